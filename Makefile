@@ -32,9 +32,10 @@ demo: $(VENV)/.base
 test: $(VENV)/.test lint
 	$(PYTEST) -m "not slow"
 
-# All tests: `make test`, and the slow ones that it leaves out, which docs/contributing.md lists.
-test-all: test
-	$(PYTEST) -m slow
+# All tests: those of `make test`, and the slow ones that it leaves out, which docs/contributing.md
+# lists. In one run: workers start, import and load kernels once.
+test-all: $(VENV)/.test lint
+	$(PYTEST)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

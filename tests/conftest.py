@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 import evenhand as eh
 from evenhand.data.groups import resolve_groups
@@ -16,8 +17,16 @@ from evenhand.data.groups import resolve_groups
 # Workers of Spark take `python3` otherwise, whichever that is.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
+# The same examples in each run, and no look at the time that one takes.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("steady")
+
 # Started once a run: their tests share a worker, whichever file they are in.
 STARTED_ONCE = ("spark", "dask", "browser")
+# Left to `make test-all`: clusters take a minute of CPU time to start and warm up.
+SLOW = ("spark", "dask", "research/rivals", "research/distributions")
 
 
 def pytest_configure(config):
@@ -37,9 +46,9 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave clusters to `make test-all`: their processes take a minute of CPU time to warm up."""
+    """Leave to `make test-all` what CONTRIBUTING.md lists by its place."""
     for item in items:
-        if any(name in item.nodeid.lower() for name in ("spark", "dask")):
+        if any(name in item.nodeid.lower() for name in SLOW):
             item.add_marker(pytest.mark.slow)
 
 

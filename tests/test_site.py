@@ -77,6 +77,16 @@ def test_blocks_run(name, capsys, monkeypatch):
     assert capsys.readouterr().out
 
 
+def test_architecture_names_functions_in_the_files_that_hold_them():
+    text = PAGES["architecture"]
+    pairs = re.findall(r"`((?:\w+/)+\w+\.py)` `(\w+)`", text)
+    pairs += [(file, name) for name, file in re.findall(r"`(\w+)` of `((?:\w+/)+\w+\.py)`", text)]
+    assert len(pairs) > 8
+    for file, name in pairs:
+        source = (DOCS.parent / "src" / "evenhand" / file).read_text(encoding="utf-8")
+        assert re.search(rf"(def|class) {name}\b|^{name}\b", source, re.MULTILINE), (file, name)
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_links_lead_somewhere(name):
     for target in re.findall(r"\]\(([^)#]+)\)", PAGES[name]):

@@ -16,18 +16,23 @@ SOURCE = Path(__file__).parents[2] / "src"
 SECTIONS = {
     "Audit": ("audit", "Audit", "AuditSet", "independence", "separation", "sufficiency"),
     "Verdict": ("Tolerance", "rows_needed"),
+    "Explain and watch": ("drivers", "Drivers", "monitor", "Monitor"),
     "Counts in place of rows": ("Cells", "audit_table"),
     "Who belongs where": ("bands", "Continuous", "Proxy"),
-    "Models": ("FairRegressor", "FairRidge", "FairGLM", "FairPostprocessor", "load", "save"),
+    "Models": (
+        "FairRegressor", "FairRidge", "FairGLM", "SeparationWarning", "FairPostprocessor",
+        "TableEncoder", "load", "save",
+    ),
     "Frontier": ("fairness_path", "FairnessPath"),
     "Estimators of information": ("Adaptive", "Logistic", "LSPC", "Fourier", "KNN"),
     "For those who build models": ("FairnessRegularizer",),
     "Criteria of your own": ("Criterion", "Variable", "register_criterion"),
-}
+}  # fmt: skip
 # Not to be imported by users, but handed to them.
 RESULTS = (
     "Measure", "Disparities", "OneAgainstRest", "Impact", "ImpactNumber", "ByGroup", "Verdict",
-    "ClauseResult", "Pricing", "About", "PathPoint", "Unreachable", "Tried",
+    "ClauseResult", "Conditional", "AdjustedGap", "Imputation", "Pricing", "Relativities",
+    "Alternatives", "About", "PathPoint", "Unreachable", "Tried",
     "BoundRegularizer", "Edges", "RowLosses", "EntropyEstimator",
 )  # fmt: skip
 EXECUTED = re.compile(r"^```\{executed\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -4,6 +4,7 @@
 estimator                  what it bounds or penalizes                   attribute to predict
 =========================  ============================================  ======================
 BerkRegressor              score gaps of cross-group pairs, close in y   not needed
+DiscriminationFreePrice    the group as a cause, and its proxies         not needed
 DoRegressor                the same within segments of y                 not needed
 EntropicUnaware            all of the dependence on a guessed group      not needed
 NestedLogisticRegressor    the three criteria, by a nested classifier    not needed
@@ -14,6 +15,7 @@ WassersteinBarycenter      all of the dependence on the group            needed
 """
 
 from .berk import BerkRegressor
+from .discrimination_free import DiscriminationFreePrice
 from .do import DoRegressor
 from .entropic import EntropicUnaware
 from .komiyama import KomiyamaRegressor
@@ -23,6 +25,7 @@ from .wasserstein import WassersteinBarycenter
 
 __all__ = [
     "BerkRegressor",
+    "DiscriminationFreePrice",
     "DoRegressor",
     "EntropicUnaware",
     "KomiyamaRegressor",

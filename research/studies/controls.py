@@ -268,6 +268,13 @@ def draw_steps(rng: np.random.Generator, n: int, count: int):
     return x, step - 1.0, step + 0.5 * rng.normal(size=n)
 
 
+def draw_many_steps(rng: np.random.Generator, n: int, count: int):
+    """A step in each of some numbers, and a line."""
+    x = rng.normal(size=(n, count))
+    step = 0.5 * (x > 0.3 * rng.normal(size=count)).sum(axis=1)
+    return x, step - 0.25 * count, step + 0.5 * x[:, 0] + 0.5 * rng.normal(size=n)
+
+
 def names(codes: Any) -> Any:
     """Codes as text."""
     return np.array([f"L{code}" for code in codes], dtype=object)
@@ -288,6 +295,7 @@ HARD = {
     "40 clusters": (draw_clusters, 1_000, 40),
     "crossed categories": (draw_crossed, 3_000, 6),
     "steps": (draw_steps, 3_000, 3),
+    "a step in each of six": (draw_many_steps, 3_000, 6),
 }
 
 

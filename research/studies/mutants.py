@@ -6,29 +6,44 @@ default the commit before the last, are asked only about mutants that survive. A
 the old tests notice is protection that was lost. Both suites run on today's package: old tests
 that do not pass on it without a mutant are left out, and named in the facts of the table.
 
-MUTANTS is how many are drawn, 300 by default. A run may take ten times the CPU time of the same
+The tests nearest to the modules run once under a tracer, which says what lines each of them runs.
+Then one process that has loaded everything forks for each mutant: the child gives the functions of
+the module the changed code, and runs the tests of that line until one fails. So a mutant costs the
+tests that can notice it, and no start of Python.
+
+MUTANTS is how many are drawn, 300 by default. A child may take ten times the CPU time of the same
 tests without a mutant; more is an endless loop.
 """
 
 from __future__ import annotations
 
 import ast
+import gc
+import json
 import os
+import pickle
 import random
 import resource
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import _lru_cache_wrapper
 from pathlib import Path
-from typing import Any
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
 
-from common import Setting
-from evidence import ROOT
-from studies.revisions import two_revisions
+import pytest
 
+if TYPE_CHECKING:
+    from common import Setting
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "evenhand"
+Row = dict[str, Any]
 SEED = 23
 # Modules below src/evenhand, and the test files nearest to each, the most likely to notice first.
 _CELLS = ("measures/test_cells", "auditing/test_audit_cells", "tables/test_cell_files")
@@ -49,8 +64,9 @@ TARGETS = {
     "training/penalty.py": _TERM,
     "auditing/tolerance.py": ("auditing/test_tolerance", "cli/test_cli_verdicts"),
     "auditing/planning.py": ("auditing/test_planning",),
-    "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_tolerance",
-                            "auditing/test_impact", "cli/test_cli_verdicts"),
+    "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_gate",
+                            "auditing/test_tolerance", "auditing/test_impact",
+                            "cli/test_cli_verdicts"),
 }  # fmt: skip
 
 # What becomes what --------------------------------------------------------------------------------
@@ -88,7 +104,8 @@ def change(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     elif isinstance(node, ast.Return) and not (
         node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
     ):
-        yield "result", ast.Return(ast.Constant(None))
+        # Names stay in use, so that the function closes over the same variables.
+        yield "result", ast.Return(ast.BoolOp(ast.And(), [ast.Constant(None), node.value]))
 
 
 def _is_about_numbers(node: ast.AST) -> bool:
@@ -108,19 +125,40 @@ class _Replace(ast.NodeTransformer):
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one module: at which of its nodes, and what becomes of that."""
+    """One change of one module: at which of its nodes, and what becomes of that.
+
+    `lines` are those of the innermost statement, without the statements inside of it.
+    """
 
     module: str
     operator: str
     place: int
     node: ast.AST
     new: ast.AST
+    lines: range
 
-    def write(self, source: str) -> str:
-        """The whole module with the change."""
-        return ast.unparse(
-            ast.fix_missing_locations(_Replace(self.place, self.new).visit(ast.parse(source)))
-        )
+    def compile(self) -> CodeType:
+        """Return the code of the whole module with the change."""
+        path = PACKAGE / self.module
+        tree = _Replace(self.place, self.new).visit(ast.parse(path.read_text(encoding="utf-8")))
+        return compile(ast.fix_missing_locations(tree), str(path), "exec")
+
+    def plant(self) -> None:
+        """Give the functions of the module, wherever they are referred to, the changed code."""
+        codes: dict[tuple[str, int], CodeType] = {}
+        waiting = [self.compile()]
+        while waiting:
+            code = waiting.pop()
+            codes[code.co_qualname, code.co_firstlineno] = code
+            waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
+        path = str(PACKAGE / self.module)
+        for function in gc.get_objects():
+            if not isinstance(function, FunctionType):
+                continue
+            old = function.__code__
+            # Several lambdas may share a line; those of a function come with its code.
+            if old.co_filename == path and old.co_name != "<lambda>":
+                function.__code__ = codes[old.co_qualname, old.co_firstlineno]
 
 
 def list_mutants(module: str, source: str) -> Iterator[Mutant]:
@@ -140,114 +178,297 @@ def list_mutants(module: str, source: str) -> Iterator[Mutant]:
         for child in ast.walk(node)
     }
 
-    # In the order in which `_Replace` visits.
-    def visit(node: ast.AST) -> Iterator[ast.AST]:
-        yield node
+    # In the order in which `_Replace` visits, each with its innermost statement.
+    def visit(node: ast.AST, statement: Any) -> Iterator[tuple[ast.AST, Any]]:
+        statement = node if isinstance(node, ast.stmt) else statement
+        yield node, statement
         for child in ast.iter_child_nodes(node):
-            yield from visit(child)
+            yield from visit(child, statement)
 
-    for place, node in enumerate(visit(tree)):
+    for place, (node, statement) in enumerate(visit(tree, None)):
         if id(node) not in inside or id(node) in skipped:
             continue
+        body = getattr(statement, "body", None)
+        end = body[0].lineno if body else statement.end_lineno + 1
+        lines = range(statement.lineno, max(end, statement.lineno + 1))
         for operator, new in change(node):
-            yield Mutant(module, operator, place, node, ast.copy_location(new, node))
+            yield Mutant(module, operator, place, node, ast.copy_location(new, node), lines)
 
 
 def draw_mutants(count: int) -> list[Mutant]:
     """So many mutants over all targets, the same ones for the same code."""
-    package, pool = ROOT / "src" / "evenhand", []
+    pool: list[Mutant] = []
     for module in TARGETS:
-        pool += list_mutants(module, (package / module).read_text(encoding="utf-8"))
+        path = PACKAGE / module
+        if path.is_file():
+            pool += list_mutants(module, path.read_text(encoding="utf-8"))
     return random.Random(SEED).sample(pool, min(count, len(pool)))
 
 
 # Tests --------------------------------------------------------------------------------------------
 
+# CPU seconds of tests, without a mutant, after which no further one is asked about it.
+ENOUGH = 8.0
+# Seconds after which a child that only waits is ended.
+FOREVER = 1800
 
-class Suite:
-    """The tests of one revision, on a copy of today's package whose modules may be changed."""
 
-    def __init__(self, folder: Path, package: Path) -> None:
-        self.folder, self.package = folder, package
-        self.seconds: dict[tuple[str, ...], int] = {}
-        self.left_out: list[str] = []
+def _seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
-    def name_tests(self, tests: tuple[str, ...]) -> list[str]:
-        """Arguments that name the test files this revision has, less what is left out."""
-        names = [f"tests/{name}.py" for name in tests]
-        names = [n for n in names if (self.folder / n).exists() and n not in self.left_out]
-        return [*names, *(f"--deselect={name}" for name in self.left_out)]
 
-    def run(
-        self, tests: tuple[str, ...], limit: int = 3600, *more: str
-    ) -> tuple[list[str], float]:  # fmt: skip
-        """Names of what failed, and seconds of CPU time."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", *more, "-p", "no:cacheprovider", "-p",
-             "no:randomly", "-o", "markers=slow", "-m", "not slow", *self.name_tests(tests)],
-            cwd=self.folder, check=False, capture_output=True, text=True, env=self._environment(),
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
-        )  # fmt: skip
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        if done.returncode == 0:
-            return [], seconds
-        lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
-        failed = [rest[0].split(" - ")[0] for word, *rest in lines if word in ("FAILED", "ERROR")]
-        return failed or [f"exit code {done.returncode}"], seconds
+class Trace:
+    """A plugin of pytest: lines of the targets and CPU time of each test, and which tests fail.
 
-    def _environment(self) -> dict[str, str]:
-        paths = (self.package, self.folder / "research")
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)),
-                "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
+    A fixture of a module runs in the first test that asks for it, and counts for all of them.
+    """
 
-    def prepare(self, tests: tuple[str, ...]) -> None:
-        """Leave out what fails without a mutant, and learn how long the rest takes."""
-        failed, seconds = self.run(tests)
-        while failed:
-            if not (self.folder / failed[0].split("::")[0]).is_file():
-                raise RuntimeError(f"The tests of {self.folder} do not run: {failed[0]}")
-            self.left_out += failed
-            failed, seconds = self.run(tests)
-        self.seconds[tests] = 10 * int(seconds + 10)
+    def __init__(self) -> None:
+        self.modules = {str(PACKAGE / module): module for module in TARGETS}
+        self.lines: dict[str, set[tuple[str, int]]] = {}
+        self.seconds: dict[str, float] = {}
+        self.failed: list[str] = []
+        self.open: list[str] = []
 
-    def notices(self, tests: tuple[str, ...], module: Path, mutant: Mutant) -> str:
-        """The test that fails while the module is the mutant; empty if none does."""
-        if tests not in self.seconds:
-            self.prepare(tests)
-        source, times = module.read_text(), module.stat()
-        module.write_text(mutant.write(source))
+    def _call(self, frame: Any, event: str, argument: Any) -> Any:
+        module = self.modules.get(frame.f_code.co_filename)
+        if module is None or not self.open:
+            return None
+        lines = self.lines[self.open[-1]]
+
+        def note(frame: Any, event: str, argument: Any) -> Any:
+            lines.add((module, frame.f_lineno))
+            return note
+
+        return note
+
+    def _follow(self, name: str) -> Iterator[None]:
+        self.lines.setdefault(name, set())
+        self.open.append(name)
+        began = _seconds()
+        threading.settrace(self._call)
+        sys.settrace(self._call)
         try:
-            failed, _ = self.run(tests, self.seconds[tests], "-x")
-            return failed[0] if failed else ""
+            return (yield)
         finally:
-            module.write_text(source)
-            os.utime(module, ns=(times.st_atime_ns, times.st_mtime_ns))
+            self.open.pop()
+            self.seconds[name] = self.seconds.get(name, 0.0) + _seconds() - began
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Any:
+        return (yield from self._follow(item.nodeid))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Any:
+        return (yield from self._follow(_name_fixture(fixturedef)))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and report.nodeid not in self.failed:
+            self.failed.append(report.nodeid)
 
 
-def run(setting: Setting) -> Iterator[dict[str, Any]]:
-    """One row for each mutant: what it is, and which of the two suites notices it."""
-    with two_revisions() as (base, head, source, _), tempfile.TemporaryDirectory() as folder:
-        package = Path(folder) / "src"
-        # With the kernels that are compiled already.
-        shutil.copytree(ROOT / "src", package)
-        new, old = Suite(ROOT, package), Suite(source, package)
-        count = int(os.environ.get("MUTANTS", setting.choose(300, 4)))
-        for mutant in draw_mutants(count):
-            if not setting.wants(mutant.module):
-                continue
-            tests = TARGETS[mutant.module]
-            module = package / "evenhand" / mutant.module
-            by_new = new.notices(tests, module, mutant)
-            by_old = "" if by_new else old.notices(tests, module, mutant)
-            before, after = (ast.unparse(n).splitlines()[0] for n in (mutant.node, mutant.new))
-            yield {
-                "module": mutant.module, "line": mutant.node.lineno, "operator": mutant.operator,
-                "before": before, "after": after, "new_tests": by_new, "old_tests": by_old,
-                "outcome": "noticed" if by_new else "old alone" if by_old else "survives",
-            }  # fmt: skip
-        setting.facts.update(
-            base=base, head=head,
-            left_out=old.left_out, left_out_of_new=new.left_out,
+def _name_fixture(fixture: Any) -> str:
+    return f"fixture {fixture.baseid}::{fixture.argname}"
+
+
+class Server:
+    """A plugin of pytest: what `make test` would say of each mutant, from one warm process."""
+
+    def __init__(self, mutants: dict[int, Mutant], enough: float, out: Path) -> None:
+        self.mutants, self.enough, self.out = mutants, enough, out
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        session.config._tmp_path_factory.getbasetemp()
+        _warm_up()
+        items = {item.nodeid: item for item in session.items}
+        plain, _ = self._fork(lambda: _trace_all(session))
+        lines = {
+            name: plain["lines"][name].union(
+                *(
+                    plain["lines"].get(_name_fixture(each), set())
+                    for several in item._fixtureinfo.name2fixturedefs.values()
+                    for each in several
+                )
+            )
+            for name, item in items.items()
+            if name not in plain["failed"]
+        }
+        with self.out.open("w", encoding="utf-8") as file:
+            file.write(json.dumps({"left_out": plain["failed"]}) + "\n")
+            for number, mutant in self.mutants.items():
+                places = {(mutant.module, line) for line in mutant.lines}
+                able = [name for name, seen in lines.items() if seen & places]
+                chosen, total = _choose(able, mutant.module, plain["seconds"], self.enough)
+                row = {"number": number, "able": len(able), "asked": len(chosen), "by": ""}
+                if chosen:
+                    limit, asked = int(10 * total + 20), [items[name] for name in chosen]
+                    found, seconds = self._fork(lambda: _try_out(mutant, asked), limit)
+                    row |= {"by": found, "seconds": seconds}
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+        return True
+
+    @staticmethod
+    def _fork(job: Callable[[], Any], limit: int = 3600) -> tuple[Any, float]:
+        """What a job returns in a process of its own, and its CPU seconds."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+                signal.alarm(FOREVER)
+                silent = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silent, 1)
+                os.dup2(silent, 2)
+                with os.fdopen(writing, "wb") as file:
+                    pickle.dump(job(), file)
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as file:
+            content = file.read()
+        _, _, used = os.wait4(child, 0)
+        result = pickle.loads(content) if content else "ended by the system, or too long"
+        return result, used.ru_utime + used.ru_stime
+
+
+def _choose(
+    able: list[str], module: str, seconds: dict[str, float], enough: float
+) -> tuple[list[str], float]:
+    """Tests to ask about a mutant, and their CPU seconds without one.
+
+    One case of each function before the second of any, near files before others, short tests
+    before long ones, until there are enough; then file by file, since fixtures belong to files.
+    """
+    near = [f"tests/{name}.py" for name in TARGETS[module]]
+
+    def place(name: str) -> int:
+        file = name.partition("::")[0]
+        return near.index(file) if file in near else len(near)
+
+    turns: dict[str, int] = {}
+    ranked = []
+    for name in sorted(able, key=seconds.__getitem__):
+        function = name.partition("[")[0]
+        turns[function] = turns.get(function, 0) + 1
+        ranked.append((turns[function], place(name) == len(near), seconds[name], name))
+    chosen, total = [], 0.0
+    for *_, cost, name in sorted(ranked):
+        if total < enough:
+            chosen.append(name)
+            total += cost
+    return sorted(chosen, key=lambda name: (place(name), name.partition("::")[0])), total
+
+
+def _warm_up() -> None:
+    """Load kernels from their cache, and forget what Python functions keep."""
+    import numpy as np
+
+    import evenhand as eh
+
+    rng = np.random.default_rng(0)
+    a = np.arange(300) % 3
+    X = rng.normal(size=(300, 3)) + a[:, None]
+    y = X.sum(axis=1) + rng.normal(size=300)
+    for groups in (a, a % 2):
+        eh.audit(y, X[:, 0], sensitive_features=groups)
+        eh.audit(y, X[:, 0], sensitive_features=groups, estimator="logistic")
+        eh.FairRidge("separation").fit(X, y, sensitive_features=groups)
+    for thing in gc.get_objects():
+        if isinstance(thing, _lru_cache_wrapper):
+            thing.cache_clear()
+
+
+def _run_items(items: Sequence[Any], watch: Any, until: Callable[[], bool]) -> None:
+    config = items[0].config
+    config.pluginmanager.register(watch)
+    for item, after in zip(items, [*items[1:], None], strict=True):
+        config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        if until():
+            break
+
+
+def _trace_all(session: Any) -> dict[str, Any]:
+    watch = Trace()
+    _run_items(session.items, watch, lambda: False)
+    return {"lines": watch.lines, "seconds": watch.seconds, "failed": watch.failed}
+
+
+class _Failures:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.names.append(report.nodeid)
+
+
+def _try_out(mutant: Mutant, items: list[Any]) -> str:
+    """The test that fails while the mutant is there; empty if none does."""
+    mutant.plant()
+    watch = _Failures()
+    _run_items(items, watch, lambda: bool(watch.names))
+    return watch.names[0] if watch.names else ""
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """`mutants.py COUNT ENOUGH OUT NUMBERS`, in the folder whose tests are to run."""
+    count, enough, out, numbers = arguments
+    drawn = draw_mutants(int(count))
+    mutants = {number: drawn[number] for number in json.loads(numbers)}
+    modules = dict.fromkeys(mutant.module for mutant in mutants.values())
+    near = dict.fromkeys(f"tests/{name}.py" for module in modules for name in TARGETS[module])
+    files = [name for name in near if Path(name).is_file()]
+    words = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "markers=slow",
+             "-m", "not slow"]  # fmt: skip
+    return int(pytest.main([*words, *files], plugins=[Server(mutants, float(enough), Path(out))]))
+
+
+def ask(
+    folder: Path, count: int, numbers: Sequence[int], enough: float = ENOUGH
+) -> tuple[list[str], dict[int, Row]]:
+    """Tests of a revision that are left out, and what its other tests say of the mutants."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "rows"
+        paths = (ROOT / "src", folder / "research")
+        one = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "NUMBA", "EVENHAND")}
+        environment = {**os.environ, **one, "PYTHONPATH": os.pathsep.join(map(str, paths)),
+                       "HYPOTHESIS_STORAGE_DIRECTORY": scratch}  # fmt: skip
+        subprocess.run(
+            [sys.executable, __file__, str(count), str(enough), str(out), json.dumps(numbers)],
+            cwd=folder, check=True, env=environment,
         )  # fmt: skip
+        facts, *rows = map(json.loads, out.read_text(encoding="utf-8").splitlines())
+    return facts["left_out"], {row["number"]: row for row in rows}
+
+
+def run(setting: Setting) -> Iterator[Row]:
+    """One row for each mutant: what it is, and which of the two suites notices it."""
+    from studies.revisions import two_revisions
+
+    count = int(os.environ.get("MUTANTS", setting.choose(300, 4)))
+    mutants = draw_mutants(count)
+    numbers = [i for i, mutant in enumerate(mutants) if setting.wants(mutant.module)]
+    with two_revisions() as (base, head, source, _):
+        left_out_of_new, new = ask(ROOT, count, numbers)
+        left_out, old = ask(source, count, [i for i in numbers if not new[i]["by"]])
+        lost = [i for i, row in old.items() if row["by"]]
+        if lost:  # to be sure, all of today's tests that can notice it
+            new |= ask(ROOT, count, lost, float("inf"))[1]
+    for i in numbers:
+        mutant, by_new, by_old = mutants[i], new[i]["by"], old.get(i, {"by": ""})["by"]
+        before, after = (ast.unparse(n).splitlines()[0] for n in (mutant.node, mutant.new))
+        yield {
+            "module": mutant.module, "line": mutant.node.lineno, "operator": mutant.operator,
+            "before": before, "after": after, "tests": new[i]["able"], "new_tests": by_new,
+            "old_tests": by_old, "cpu_seconds": new[i].get("seconds", 0.0),
+            "outcome": "noticed" if by_new else "old alone" if by_old else "survives",
+        }  # fmt: skip
+    setting.facts.update(base=base, head=head, left_out=left_out, left_out_of_new=left_out_of_new)
+
+
+if __name__ == "__main__":
+    # The tests import modules that have the names of studies.
+    sys.path.pop(0)
+    sys.exit(serve(sys.argv[1:]))

@@ -30,6 +30,8 @@ import evenhand as eh
 from common import Setting, standardized
 from evenhand.torch import FairMLPRegressor, FairnessLoss
 from loaders import load_law_school
+from network_steps import exact_slope
+from network_steps import measure as measure_steps
 
 Row = dict[str, Any]
 CASES = [(k, c) for k in (2, 5) for c in ("independence", "separation")]
@@ -131,14 +133,12 @@ def measure(
 def accuracy(n: int, k: int, criterion: str, device: str, dtype: torch.dtype) -> dict[str, Any]:
     """Fused kernels against plain PyTorch in float64, on the same numbers."""
     s, y, groups = rows_of(n, k, device, dtype, seed=1)
-    result = {}
-    for backend, kind in (("auto", dtype), ("eager", torch.float64)):
-        x = s.to(kind, copy=True).requires_grad_()
-        value = FairnessLoss(criterion, k, backend=backend)(x, groups, y.to(kind))
-        value.backward()
-        assert x.grad is not None
-        result[backend] = float(value), x.grad.double()
-    (value, slope), (exact, expected) = result["auto"], result["eager"]
+    x = s.clone().requires_grad_()
+    made = FairnessLoss(criterion, k)(x, groups, y)
+    made.backward()
+    assert x.grad is not None
+    value, slope = float(made.detach()), x.grad.double()
+    exact, expected = exact_slope(s, y, groups, k, criterion)
     row = {
         "what": "accuracy", "kind": device, "device": name_of(device), "rows": n, "groups": k,
         "criterion": criterion, "dtype": str(dtype).removeprefix("torch."), "value": exact,
@@ -172,38 +172,11 @@ def measure_device(setting: Setting, device: str) -> Iterator[Row]:
             for k, criterion in [*CASES, (12, "separation")]:
                 yield accuracy(10_000_000 if k < 12 else 1_000_000, k, criterion, device, dtype)
         yield from measure(n, 2, "independence", device, torch.bfloat16, speed, repeats)
-        yield from measure(n // 10, 2, "independence", device, torch.float32, speed, 5, "eager")
 
 
-def tune(n: int) -> None:
-    """Tiles and warps tried one kernel at a time; prints, and changes nothing."""
-    from triton.testing import do_bench
-
-    from evenhand.torch import fused
-
-    kept = dict(fused._TILES), fused._PROGRAMS
-    for k, criterion in CASES:
-        s, y, groups = rows_of(n, k, "cuda", torch.float32)
-        target = y if criterion != "independence" else None
-        made = FairnessLoss(criterion, k)
-        made(s, groups, target)
-        batch = made._memory._made["fixed"][0]
-        center, term = fused.center_of(s, batch, None), made._terms[0]
-        passes = fused.FusedPasses(term.basis, s, center, made._limit, batch)
-        one = torch.ones((), device="cuda")
-        calls = {
-            "moments": lambda: fused.center_of(s, batch, center),
-            "first": lambda: passes._add_up("first", term.weights),
-            "gradient": lambda: passes.gradient(term.weights, (1.0, 0.1, 0.1), one, None),
-        }
-        for mode, call in calls.items():
-            for rows in (512, 1024, 2048, 4096):
-                for warps in (4, 8):
-                    for programs in (8,) if mode == "gradient" else (4, 8, 16):
-                        fused._TILES, fused._PROGRAMS = {**kept[0], mode: (rows, warps)}, programs
-                        ms = do_bench(call, warmup=5, rep=25, return_mode="median")
-                        print(k, criterion, mode, rows, warps, programs, f"{ms:.3f}", flush=True)
-        fused._TILES, fused._PROGRAMS = dict(kept[0]), kept[1]
+def steps(setting: Setting) -> Iterator[Row]:
+    """What the loss adds to a training step on the device there is, and gradients of rare groups."""
+    yield from measure_steps(setting.quick)
 
 
 # Mini-batches -------------------------------------------------------------------------------------

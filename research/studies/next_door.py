@@ -114,6 +114,22 @@ def copied(times: int, share: float = 1.0, frequency: bool = False) -> Callable[
     return draw
 
 
+def nearly_copied(rng: Random, n: int) -> Outcome:
+    """Three copies of each row that differ in their last digits."""
+    a, y = rng.integers(0, 2, n), rng.normal(size=n)
+    rows = np.repeat(np.arange(n), 3)
+    s = (y + rng.normal(size=n))[rows] * (1 + 1e-9 * rng.normal(size=3 * n))
+    return read_measure(eh.audit(y[rows], s, sensitive_features=a[rows]).separation, 0.0)
+
+
+def one_group_copied(rng: Random, n: int) -> Outcome:
+    """The rows of one of two groups twice."""
+    a, y = rng.integers(0, 2, n), rng.normal(size=n)
+    s = y + rng.normal(size=n)
+    rows = np.repeat(np.arange(n), 1 + a)
+    return read_measure(eh.audit(y[rows], s[rows], sensitive_features=a[rows]).separation, 0.0)
+
+
 def own_score(rng: Random, n: int) -> Outcome:
     a = rng.integers(0, 2, n)
     s = np.where(a == 1, 5.0, rng.normal(size=n))
@@ -187,8 +203,8 @@ def few_clusters(rng: Random, n: int) -> Outcome:
 # Inferred groups ----------------------------------------------------------------------------------
 
 
-def inferred(through_guess: bool) -> Callable[..., Outcome]:
-    """A score that breaks the limit by the recorded groups, judged by inferred ones."""
+def inferred(through_guess: bool, counted: bool = False) -> Callable[..., Outcome]:
+    """A score that breaks the limit by the recorded groups, judged by inferred ones or counts."""
 
     def draw(rng: Random, n: int) -> Outcome:
         p = expit(1.5 * rng.normal(size=n))
@@ -196,7 +212,11 @@ def inferred(through_guess: bool) -> Callable[..., Outcome]:
         s = rng.normal(size=n) + 0.5 * (a if not through_guess else (p - p.mean()) / p.std() / 2)
         guess = eh.Proxy(np.column_stack([1 - p, p]), ["x", "y"])
         limit = eh.Tolerance(independence=0.01)
-        result = eh.audit(rng.normal(size=n), s, sensitive_features=guess)
+        y = rng.normal(size=n)
+        if counted:
+            result = eh.audit(eh.Cells.from_rows(y, s, sensitive_features=guess))
+        else:
+            result = eh.audit(y, s, sensitive_features=guess)
         return read_verdict(result.verdict(limit))
 
     return draw
@@ -264,13 +284,17 @@ def best_group(rng: Random, n: int) -> Outcome:
 # Tests, large tables, monitoring ------------------------------------------------------------------
 
 
-def tied_weights(rng: Random, n: int) -> Outcome:
+def tied_weights(tilt: float) -> Callable[..., Outcome]:
     """Weights that go with group and score, and a score that is fair under them."""
-    a = rng.integers(0, 2, n)
-    s = rng.normal(size=n) + 0.5 * a
-    w = np.exp(-0.5 * a * s + 0.25 * a)  # N(0.5, 1) tilted by exp(−s/2) is N(0, 1)
-    result = eh.audit(rng.normal(size=n), s, sensitive_features=a, sample_weight=w)
-    return read_measure(result.independence, 0.0)
+
+    def draw(rng: Random, n: int) -> Outcome:
+        a = rng.integers(0, 2, n)
+        s = rng.normal(size=n) + tilt * a
+        w = np.exp(-tilt * a * (s - tilt / 2))  # N(t, 1) tilted by exp(−t·s) is N(0, 1)
+        result = eh.audit(rng.normal(size=n), s, sensitive_features=a, sample_weight=w)
+        return read_measure(result.independence, 0.0)
+
+    return draw
 
 
 def gaussian(rng: Random, n: int) -> Outcome:
@@ -308,6 +332,8 @@ CASES = [
     Case("copies", "each row 12 times", "size", 500, copied(12)),
     Case("copies", "a quarter of the rows twice", "size", 1_000, copied(2, 0.25)),
     Case("copies", "a twentieth of the rows twice", "size", 1_000, copied(2, 0.05)),
+    Case("copies", "each row three times, with noise", "size", 500, nearly_copied),
+    Case("copies", "one of two groups twice", "size", 1_000, one_group_copied),
     Case("copies", "frequency 2", "size", 1_000, copied(2, frequency=True)),
     Case("copies", "frequency 12", "size", 500, copied(12, frequency=True)),
     Case("heavy values", "one group's own score", "interval", 2_000, own_score),
@@ -322,6 +348,7 @@ CASES = [
     Case("continuous", "15 clusters", "interval", 600, few_clusters),
     Case("inferred groups", "score by group", "verdict", 4_000, inferred(False)),
     Case("inferred groups", "score by guess", "verdict", 4_000, inferred(True)),
+    Case("inferred groups", "score by group, counts", "verdict", 4_000, inferred(False, True)),
     Case("tables", "calibration slope, unequal spread", "interval", 800, slope(False)),
     Case("tables", "calibration slope, weights", "interval", 800, slope(True)),
     Case("tables", "mean, weights", "interval", 800, weighted_mean(False)),
@@ -329,7 +356,8 @@ CASES = [
     Case("tables", "mean outcome by exposure", "interval", 800, mean_by_exposure),
     Case("tables", "heavy tail in 5 % of 1,000", "verdict", 1_000, heavy_tail),
     Case("impact", "five groups against the best", "size", 1_000, best_group),
-    Case("tests", "weights that go with group and score", "size", 300, tied_weights),
+    Case("tests", "weights that go with group and score", "size", 300, tied_weights(0.5)),
+    Case("tests", "weights of e^(-score) in one group", "size", 300, tied_weights(1.0)),
     Case("many rows", "normal, sufficiency", "interval", 1_000_000, gaussian, 20),
     Case("monitor", "the same 400 people monthly", "size", 4_800, same_people),
 ]

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 import evenhand as eh
 from evenhand.auditing.drivers import FeatureTable, copies
 
-N = 1200
+N = 800
 
 
 @pytest.fixture(scope="module")

@@ -246,7 +246,7 @@ def test_small_groups_stand_apart():
     # The family is the same, so nobody pays for the few.
     crit = [(n.high - n.low) / n.stderr for n in width]
     assert crit[0] == pytest.approx(crit[1], rel=0.01)
-    assert "listed apart" in str(found)
+    assert "listed last" in str(found)
     assert table(y, s, a, smallest=0.0).apart == ()
 
 

@@ -218,7 +218,7 @@ def test_text_picture_and_pickle(priced):
         ({"exposure": np.ones(299)}, r"`exposure` must"),
         ({"loss": "cauchy"}, r"`loss` must be None or one of poisson, gamma, tweedie, normal, got"),
         ({"loss": "gamma"}, r"`y_true` must be positive for the gamma loss.*loss='tweedie'"),
-        ({"loss": "tweedie", "power": 0.5}, r"`power` must be a number of at least 1, got 0.5"),
+        ({"loss": "tweedie", "power": 0.5}, r"`power` must be a number between 1 and 3, got 0.5"),
     ],
 )
 def test_what_cannot_be_priced(options, message):
@@ -261,7 +261,7 @@ def test_homogeneity_is_the_robust_score_test(priced):
 def test_homogeneity_keeps_its_level():
     rng = np.random.default_rng(0)
     p = []
-    for _ in range(200):
+    for _ in range(80):
         a = rng.choice(list("pqr"), 400, p=[0.7, 0.2, 0.1])
         s = rng.gamma(2.0, 0.5, 400)
         rows = Sample.read(rng.poisson(s).astype(float), s, sensitive_features=a).known()

@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
+from sklearn.svm import SVR
 from test_cli import error, run
 
+import evenhand as eh
 from evenhand.cli import models as bases
 
 
@@ -57,3 +59,15 @@ def test_a_package_that_is_missing(table, monkeypatch, package):
     assert f"--model {package} needs the package {package}, which is not installed" in message
     assert "pip install 'evenhand[boosting]', or --model hgb" in message
     assert not (table / "out").exists()
+
+
+def test_a_model_that_is_a_program_has_no_file(table, monkeypatch):
+    def make(criterion, options):
+        return eh.FairPostprocessor(SVR(), criterion, random_state=0)
+
+    monkeypatch.setitem(bases.MODELS, "svr", make)
+    result = run(*frontier(table, "svr", "-m", "0.9"))
+    assert result.exit_code == 0, result.stderr
+    assert "No model.json" in result.output + result.stderr
+    assert not (table / "out" / "model.json").exists()
+    assert (table / "out" / "report.html").exists()

@@ -43,7 +43,10 @@ def run(*words):
     return runner.invoke(app, [str(word) for word in words])
 
 
-def test_drivers(scores):
+def test_drivers(scores, tmp_path):
+    few = tmp_path / "few.csv"
+    few.write_text("".join(scores.read_text().splitlines(keepends=True)[:801]))
+    scores = few
     done = run("drivers", scores, "-s", "premium", "-a", "region", "-y", "loss", "--drop", "date")
     assert done.exit_code == 0, done.output
     assert "Drivers of the score by region: 2 features." in done.output
@@ -222,7 +225,7 @@ def test_audit_of_probabilities(imputed, tmp_path):
         (["--probability", "A"], "--probability must be given once for each group"),
         (["--probability", "A", "--probability", "B", "-a", "A"], "in place of --sensitive"),
         (["--probability", "A", "--probability", "C"], "--probability names 'C'"),
-        (["--probability", "A", "--probability", "B", "--engine", "duckdb"], "needs rows"),
+        (["--probability", "A", "--probability", "C", "--engine", "duckdb"], "has no column 'C'"),
     ],
 )
 def test_probabilities_that_cannot_be_used(imputed, words, message):

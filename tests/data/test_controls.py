@@ -91,3 +91,11 @@ def test_a_column_that_becomes_constant_is_left_out():
 def test_bad_controls_are_refused(controls, message):
     with pytest.raises(ValueError, match=message):
         read_controls(controls, 60 if isinstance(controls, list) else 20)
+
+
+def test_codes_as_text_are_categories():
+    """ZIP codes are digits as often as not."""
+    zips = np.arange(60601, 60661).astype(str)
+    (column,) = read_controls({"zip": np.tile(zips, 20)}, 1200).columns
+    assert column.values is None
+    assert len(column.levels) == 60

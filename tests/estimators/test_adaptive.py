@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, ndtri, softmax, xlogy
 
@@ -17,7 +17,7 @@ from evenhand.data.criteria import BOTH, CRITERIA, SCORE, TARGET
 from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
 from evenhand.data.sample import Sample
 from evenhand.estimators import ranks
-from evenhand.estimators._multinomial import fit
+from evenhand.estimators._newton import fit
 from evenhand.estimators.adaptive import Adaptive
 from evenhand.estimators.estimation import EntropyEstimator
 from evenhand.estimators.logistic import Logistic
@@ -147,7 +147,7 @@ def test_relabeling_three_groups():
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(20, 120))
-@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10)
 def test_integer_weights_are_repeats(seed, n):
     rng = np.random.default_rng(seed)
     s, y, a = plain(n, seed)
@@ -165,7 +165,7 @@ def test_integer_weights_are_repeats(seed, n):
     levels=st.sampled_from([2, 3, 7, 1000]),
     groups=st.integers(2, 5),
 )
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15)
 def test_entropies_stay_in_range(seed, n, levels, groups):
     rng = np.random.default_rng(seed)
     a = np.concatenate([np.arange(groups), rng.integers(0, groups, n - groups)])

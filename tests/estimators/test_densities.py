@@ -257,3 +257,15 @@ def test_steps_of_the_target_do_not_make_the_test_reject(kind):
         }[kind]
         p.append(p_values("separation", {"s": s, "y": y}, a, **options))
     assert np.mean(np.array(p) < 0.05) <= 0.15
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_an_interval_given_steps_holds_zero_where_the_test_does_not_reject(seed):
+    """Densities given a target with steps lean upwards: these two samples read 0.007 and 0.002."""
+    rng = np.random.default_rng([5, seed])
+    y = rng.uniform(0, 5, 2000)
+    a, s = np.floor(y) + rng.normal(size=(2, 2000))
+    result = eh.audit(y, s, sensitive_features=eh.Continuous(a)).separation
+    assert result.p_value > 0.05
+    assert result.interval[0] == 0.0
+    assert not result.found

@@ -15,7 +15,7 @@ from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
 from evenhand.estimators import rungs
 from evenhand.estimators._leave_out import losses_without_fold
-from evenhand.estimators._multinomial import fit
+from evenhand.estimators._newton import fit
 from evenhand.estimators.adaptive import Adaptive, residual
 from evenhand.estimators.dyadic import ROOTS, Plane, bins_of, grow, screen
 from evenhand.estimators.ranks import by_frequency, cut, gather_one, is_heaped

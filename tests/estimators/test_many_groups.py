@@ -8,7 +8,7 @@ from scipy.special import softmax
 import evenhand as eh
 from evenhand import Logistic
 from evenhand.data.groups import resolve_groups
-from evenhand.estimators import _leave_out, _multinomial, _newton, logistic
+from evenhand.estimators import _leave_out, _newton, logistic
 from evenhand.estimators._leave_out import leave_out_rows
 from evenhand.estimators._newton import descend, descend_by_cells, gather, grid_pays, objective_at
 from evenhand.estimators.ranks import cut, gather_two
@@ -177,7 +177,7 @@ def test_leaving_out_by_series_equals_solving(monkeypatch):
     inverse = np.linalg.inv(objective_at(rows, basis, weights, 0.1)[2])
     found = leave_out_rows(rows, basis, weights, inverse)
     monkeypatch.setattr(_leave_out, "_MANY", 15)
-    monkeypatch.setattr(_multinomial, "_SERIES", 0.0)
+    monkeypatch.setattr(_newton, "_SERIES", 0.0)
     expected = leave_out_rows(rows, basis, weights, inverse)
     assert not np.array_equal(found[1], expected[1])
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
@@ -250,14 +250,14 @@ def test_ladder_fit_equals_plain_newton_steps(n_groups, width, soft, monkeypatch
         np.zeros((n_groups - 1) * width)
     )
     for large in (np.inf, 0.0):
-        monkeypatch.setattr(_multinomial, "_LARGE", large)
+        monkeypatch.setattr(_newton, "_LARGE", large)
         # From the optimum the leverages are those at the optimum too.
-        found = _multinomial.fit(columns.T, cells, penalty, theta.reshape(n_groups - 1, width))
+        found = _newton.fit(columns.T, cells, penalty, theta.reshape(n_groups - 1, width))
         np.testing.assert_allclose(found.theta.ravel(), theta, atol=1e-4)
         assert cells.mean(found.outside) == pytest.approx(np.average(outside, weights=weight), 1e-6)
         np.testing.assert_allclose(found.outside, outside, rtol=1e-4, atol=1e-5)
         assert found.terms == pytest.approx(terms, rel=1e-4)
         assert found.squares == pytest.approx(squares, rel=1e-4)
-        cold = _multinomial.fit(columns.T, cells, penalty)
+        cold = _newton.fit(columns.T, cells, penalty)
         assert cells.mean(cold.inside) == pytest.approx(cells.mean(found.inside), abs=1e-5)
         assert cells.mean(cold.outside) == pytest.approx(cells.mean(found.outside), abs=1e-3)

@@ -129,7 +129,7 @@ def test_twins_agree_with_every_option(name, n_variables, n_groups, soft, weight
     check_all(311, n_groups, name, n_variables, soft, weighted)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 @given(
     n=st.integers(1, 2000),
     more=st.integers(0, 3),

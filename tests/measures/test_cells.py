@@ -154,6 +154,11 @@ def test_grid_along_a_line():
     made = expand_cells(found)
     gap = [np.mean((made.scores - 2 * made.target)[made.groups.codes == k]) for k in (0, 1)]
     assert gap[1] - gap[0] == pytest.approx(0.01, rel=0.1)
+    # Within wide bins of the residual, too, rows are as far from the line as they were.
+    coarse = eh.Cells.from_rows(y, s, sensitive_features=a, edges=4)
+    wide, slope = expand_cells(coarse), coarse.edges.slope
+    spread = np.std(s - slope * y)
+    assert np.std(wide.scores - slope * wide.target) == pytest.approx(spread, rel=0.02)
     same = expand_cells(eh.Cells.from_rows(y, y, sensitive_features=a))
     np.testing.assert_array_equal(same.scores, same.target)
     curved = eh.Cells.from_rows(y, np.exp(y / 5.0), sensitive_features=a)

@@ -105,7 +105,8 @@ def test_rows_of_one_person_count_as_copies():
     rng = np.random.default_rng(2)
     person = np.repeat(np.arange(300), 5)
     s, a = rng.normal(size=300)[person], rng.integers(0, 2, 300)[person]
-    audit = eh.audit(rng.normal(size=1500), s, sensitive_features=a)
+    with pytest.warns(UserWarning, match="as those of one person are"):
+        audit = eh.audit(rng.normal(size=1500), s, sensitive_features=a)
     assert audit.independence.n_merged == 1200
     assert audit.separation.n_merged == 1200
 

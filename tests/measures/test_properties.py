@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
@@ -18,9 +18,7 @@ MAPS = {
     "arctan": np.arctan,
     "units": lambda x: 1000.0 * x - 7.0,
 }
-few = settings(
-    max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+few = settings(max_examples=5)
 
 
 def draw(seed: int, n: int, k: int):

@@ -313,6 +313,9 @@ def test_draws_of_a_handful_take_no_row_twice(monkeypatch):
     assert len(found) == 15  # 6 over 4
     assert all(set(str(int(total))) <= {"0", "1"} for total in found)
     assert stats.chisquare(counts).pvalue > 1e-3
+    # About the mean: the variance of a sum of 4 out of 6.
+    drawn = _draws.draw_handful(rows, 4, np.full((1, 1), value.mean()), np.eye(1), rng)
+    assert drawn.mean() == pytest.approx(4 * 2 / 5 * value.var(), rel=0.1)
 
 
 # --- many rows ----------------------------------------------------------------------------------

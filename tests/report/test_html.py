@@ -116,3 +116,19 @@ def test_source_date_epoch_makes_pages_repeatable(audit, monkeypatch):
 def test_assets_travel_with_the_package():
     folder = Path(eh.__file__).parent / "report" / "assets"
     assert {p.name for p in folder.iterdir()} == {"style.css", "script.js"}
+
+
+def test_a_monitoring_page_says_what_it_was_made_with(tmp_path):
+    rng = np.random.default_rng(0)
+    cells, edges = {}, None
+    for month in ("2024-01", "2024-02"):
+        a = rng.integers(0, 2, 200)
+        cells[month] = eh.Cells.from_rows(
+            None, rng.normal(size=200), sensitive_features=a, edges=edges
+        )
+        edges = cells[month].edges
+    found = eh.monitor(cells, limits={"independence": 0.3}, estimator="logistic")
+    shown = check_page(found.to_html(tmp_path / "m.html").read_text(encoding="utf-8"), scripts=1)
+    for words in ("Limits", "independence at most 0.3", "Chance of a false alarm", "Software",
+                  "Decision and signatures"):  # fmt: skip
+        assert words in shown

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_helpers import Reader
 
@@ -21,10 +21,7 @@ from evenhand.report.markup import (
     page,
 )
 
-# The same texts in each run, and no limit on the time of one.
-plain = settings(
-    max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+plain = settings(max_examples=50)
 
 
 @plain

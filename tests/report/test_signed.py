@@ -84,6 +84,7 @@ def test_what_somebody_who_signs_asks_for(audit, path):
     for name in ("Conditions", "Review by"):
         assert f"<dt>{name}</dt>" in text
     assert "yes, in 2 folds" in path_page(path)
+    assert "<dt>Weights</dt><dd>none</dd>" in text
 
 
 def test_a_frontier_is_in_the_order_of_a_decision(path, tmp_path):

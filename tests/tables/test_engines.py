@@ -251,3 +251,22 @@ def test_rows_that_come_while_a_table_is_read_are_noticed(frame):
     later = frame.assign(outcome=frame["outcome"] * 2)
     with pytest.raises(ValueError, match="`table` changed while it was read"):
         open_table(pl.from_pandas(later), columns, "duckdb").cells(columns, edges, facts)
+
+
+@pytest.mark.parametrize("name", ["DuckDB, glob", "Polars, files", "Polars lazy", "DuckDB file"])
+@pytest.mark.parametrize("more", [{}, {"frequency": None, "y_true": None}])
+def test_rows_that_are_handed_over_give_the_same_cells(name, more, frame, files, monkeypatch):
+    from evenhand.tables import plan
+
+    roles = {**ROLES, **more}
+    table = TABLES[name](frame, files, None)
+    table, engine = table if isinstance(table, tuple) else (table, None)
+    want = cells_of(table, **roles, engine=engine)
+    monkeypatch.setattr(plan, "STREAMED", 0)
+    monkeypatch.setattr(plan.Engine, "_cells", lambda *_: pytest.fail("the engine counted"))
+    found = cells_of(table, **roles, engine=engine)
+    assert found.labels == want.labels
+    assert found.n_unknown == want.n_unknown
+    for key in ("score_bin", "target_bin", "group", "count", "least", "largest"):
+        np.testing.assert_array_equal(getattr(found, key), getattr(want, key))
+    np.testing.assert_allclose(found.sums, want.sums, rtol=1e-9, atol=1e-9)

@@ -130,7 +130,7 @@ def test_very_large_weights_are_scaled():
 def test_explain_shows_the_queries_and_counts_nothing(capsys):
     text = eh.audit_table(rows(), **ROLES, engine="duckdb", explain=True)
     assert capsys.readouterr().out.strip() == text.strip()
-    assert [text.count(word) for word in ("-- ", 'GROUP BY "place"', "WHERE")] == [3, 1, 0]
+    assert [text.count(word) for word in ("-- ", 'GROUP BY "place"', "WHERE")] == [4, 1, 0]
     assert 'AS INTEGER) AS "place"' in text
     assert "--" not in text.replace("-- ", "")  # comments of ours only
     assert "in memory" in eh.audit_table(rows(), **ROLES, explain=True)

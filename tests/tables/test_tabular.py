@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from evenhand._core.files import check_free, write_file, write_text
-from evenhand.cli.columns import numbers, plain_text
+from evenhand.cli.rows import numbers, plain_text
 from evenhand.data.encoding import fit_columns
 from evenhand.tables import readers as tabular
 from evenhand.tables.readers import TableError, nearest, open_table, read_table

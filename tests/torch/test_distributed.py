@@ -65,7 +65,7 @@ def test_two_processes_equal_one(tmp_path):
     expected = []
     for criterion, classifier in CASES:
         network = make_network()
-        fairness = FairnessLoss(criterion, 3, classifier, backend="eager")
+        fairness = FairnessLoss(criterion, 3, classifier, backend="kernels")
         for _ in range(2):
             network.zero_grad()
             score = network(X)

@@ -63,7 +63,7 @@ def test_linear_models_come_back(kind, framed, tmp_path):
         assert loaded.score(Z, target, **known) == model.score(Z, target, **known)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 1000),
     n_features=st.integers(1, 5),

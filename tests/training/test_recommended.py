@@ -12,6 +12,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import evenhand as eh
+from evenhand._core.validation import InputError
 from evenhand.data.groups import resolve_groups
 from evenhand.training import held_out, recommended
 from evenhand.training.held_out import WEIGHTS, Curve, Place
@@ -281,6 +282,71 @@ def test_losses_of_generalized_linear_models():
     plain = model(fairness_weight=0, loss="poisson").fit(X, claims)
     alone = eh.FairGLM("poisson", fairness_weight=0).fit(plain.scaler_.transform(X), claims)
     np.testing.assert_allclose(plain.predict(X), alone.predict(plain.scaler_.transform(X)))
+
+
+def test_what_the_audit_sees_beyond_the_term_is_said(monkeypatch):
+    rng = np.random.default_rng(0)
+    n = 3_000
+    a = rng.integers(0, 2, n)
+    # Groups differ in shape: two peaks against one, of the same mean and spread.
+    peaks = rng.choice([-0.9, 0.9], n) + 0.44 * rng.normal(size=n)
+    s = np.where(a == 1, peaks, rng.normal(size=n))
+    X, y = s[:, None], s + 0.3 * rng.normal(size=n)
+    model = eh.FairRegressor(fairness_weight=0.1, cv=3, random_state=0)
+    fair = model.fit(X, y, sensitive_features=a).unseen_
+    assert "more than the term" not in model.explanation_
+    monkeypatch.setattr(
+        recommended, "LEAGUES",
+        {"blind": (recommended.Candidate("blunt", "a quadratic term"),)},
+    )  # fmt: skip
+    monkeypatch.setattr(
+        recommended.Candidate, "build",
+        lambda self, criterion, alpha, loss, seed: eh.FairRidge(criterion, basis="quadratic"),
+    )  # fmt: skip
+    blunt = model.fit(X, y, sensitive_features=a)
+    assert blunt.unseen_ > fair + 0.03
+    assert "more than the term that the model was trained against" in blunt.explanation_
+
+
+def test_limits_of_several_attributes_are_met_together(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 1_500
+    sex, race = rng.choice(["f", "m"], n), rng.choice(["p", "q", "r"], n)
+    X = rng.normal(size=(n, 4))
+    X[:, 0] += sex == "m"
+    X[:, 1] += 0.8 * (race == "q")
+    y = X @ [1.0, 1.0, 0.5, 0.5] + rng.normal(size=n)
+    groups = pd.DataFrame({"sex": sex, "race": race})
+    limits = {"sex": 0.02, "race": 0.04}
+    model = eh.FairRegressor(max_unfairness=limits, measure_with="logistic", cv=3, random_state=0)
+    model.fit(X, y, sensitive_features=groups)
+    assert {name: m.value <= limits[name] for name, m in model.measures_.items()} == {
+        "sex": True, "race": True,
+    }  # fmt: skip
+    worst = max(limits, key=lambda name: model.measures_[name].value / limits[name])
+    assert model.unfairness_ == pytest.approx(model.measures_[worst].value / limits[worst])
+    assert 0.5 < model.unfairness_ <= 1.0
+    assert "limit 0.02" in model.explanation_
+    assert "limit 0.04" in model.explanation_
+    # The measures are those of each attribute by itself.
+    loose = eh.FairRegressor(
+        max_unfairness={"race": 0.9}, measure_with="logistic", cv=3, random_state=0
+    ).fit(X, y, sensitive_features=groups)
+    plain = loose.measures_["race"].value
+    assert model.measures_["race"].value < 0.5 * plain or plain <= 0.04
+    loaded = eh.load(model.save(tmp_path / "m.json"))
+    assert loaded.max_unfairness == limits
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    with pytest.raises(InputError, match=r"name columns of .* \(sex, race\), got age"):
+        eh.FairRegressor(max_unfairness={"age": 0.1}).fit(X, y, sensitive_features=groups)
+    with pytest.raises(InputError, match="lie between 0 and 1"):
+        eh.FairRegressor(max_unfairness={"sex": 2}).fit(X, y, sensitive_features=groups)
+    with pytest.raises(InputError, match="lie between 0 and 1"):
+        eh.FairRegressor(max_unfairness={}).fit(X, y, sensitive_features=groups)
+    with pytest.raises(ValueError, match="≤ sex 1e-09 for certain"):
+        eh.FairRegressor(
+            max_unfairness={"sex": 1e-9}, measure_with="logistic", cv=2, certify=True
+        ).fit(X[:300], y[:300], sensitive_features=groups[:300])
 
 
 def test_a_curve_finds_the_bound_between_its_weights(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 import warnings
@@ -90,6 +91,24 @@ def quote(name: Any) -> str:
     # Line ends would break a message in two; spaces around a name are what is wrong with it.
     text = re.sub(r"\s", " ", str(name))
     return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name most like `name`, if any is."""
+    folded: dict[str, str] = {}
+    for candidate in names:
+        folded.setdefault(candidate.casefold().strip()[:200], candidate)
+    close = difflib.get_close_matches(name.casefold().strip()[:200], folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
+
+
+def name_others(name: str, names: Iterable[str], what: str = "Its columns are") -> str:
+    """What to say where there is no such name: the nearest one, and all there are."""
+    names = list(names)
+    close = nearest(name, names)
+    hint = f" Did you mean {quote(close)}?" if close is not None else ""
+    more = f" and {len(names) - 30} more" if len(names) > 30 else ""
+    return f"{hint} {what} {', '.join(map(quote, names[:30]))}{more}" if names else hint
 
 
 def is_number(value: Any, least: float = -np.inf) -> bool:
@@ -317,6 +336,11 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         raise InputError(name, f"have one entry per row: got {len(array)} for {n_rows} rows")
     if not len(array) and not here().is_shard:
         raise InputError(name, "hold at least one row, got none")
+    _refuse_infinite(array, name)
+    return array
+
+
+def _refuse_infinite(array: NDArray[np.float64], name: str) -> None:
     # A sum is finite unless an entry is not (or overflows): one pass, nothing allocated.
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(array.sum())
@@ -327,4 +351,3 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
             name, f"be finite: {len(bad)} of {len(array)} rows are {what}, the first at row "
             f"{bad[0]}", hint="drop or impute these rows first.",
         )  # fmt: skip
-    return array

@@ -176,7 +176,7 @@ class _Gaps:
         self.s, self.groups, self.basis, self.reference = s, groups, basis, reference
         self.seed, self.tail = seed, 0.5 + confidence_level / 2
         self.mass, self.sizes = unit_masses(groups), group_sizes(groups)
-        self.weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+        self.weight = groups.row_weight
         self.membership = groups.membership()
         self.mean, self.psi = self._mean(self.weight * self.membership[:, reference])
         positive = float(self.weight @ (s > 0) / self.weight.sum()) >= POSITIVE_SHARE

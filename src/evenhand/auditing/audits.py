@@ -353,7 +353,7 @@ def _beside_plain(audits: dict[str, Audit], given: dict[str, Any]) -> dict[str, 
     """Audits that know what they would be without weights and frequencies, for a verdict."""
     counted, n_absent = [], 0
     for key, words in _COUNTED.items():
-        values = None if given[key] is None else check_column(given[key], key)
+        values = None if np.ndim(given[key]) == 0 else check_column(given[key], key)
         if values is not None and (values != values[0]).any():
             native = read_native(given[key], key)
             name = getattr(native, "name", None) or next(iter(getattr(native, "columns", [])), None)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc, gammaln
-from scipy.stats import f_oneway
+from scipy.stats import f_oneway, rankdata, spearmanr
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import to_frame
@@ -71,56 +71,54 @@ def through_summaries(
     residual: Vector, groups: Groups, probabilities: Matrix, estimator: EntropyEstimator
 ) -> Entropies:
     """H(A|b) and H(A|R,b), as the chain rule has them, under the names of the criterion."""
-    n = groups.n_known
-    weight = np.ones(n) if groups.weight is None else groups.weight
-    membership = groups.membership()
-    left = np.ones(n)
-    terms = {c: [np.zeros(n), np.zeros(n)] for c in (GIVEN, JOINT)}
-    counts = {c: [0.0, 0.0] for c in (GIVEN, JOINT)}
-    merged, chosen, shares = 0, [], []
-    order = np.argsort(groups.shares, kind="stable")
+    weight, membership = groups.row_weight, groups.membership()
+    left, order = np.ones(groups.n_known), np.argsort(groups.shares, kind="stable")
+    parts: list[tuple[Any, Vector, Entropies]] = []
     for j, k in enumerate(order[:-1]):
         rows = np.flatnonzero(left > 1e-12)
         among = probabilities[rows, k] / probabilities[np.ix_(rows, order[j:])].sum(axis=1)
-        part = _pair(groups, membership[rows, k] / left[rows], weight[rows] * left[rows], rows)
+        pair = _pair(groups, membership[rows, k] / left[rows], weight[rows] * left[rows], rows)
         columns = {"s": residual[rows], "c": log_odds(among)}
-        found = estimate_entropies([CONDITIONAL], columns, part, estimator)
-        mass = float(weight[rows] @ left[rows]) / float(weight.sum())
-        for c in (GIVEN, JOINT):
-            losses = found.rows[c]
-            terms[c][0][rows] += left[rows] * losses.value
-            terms[c][1][rows] += left[rows] * losses.influence
-            counts[c][0] += losses.terms
-            counts[c][1] += mass**2 * losses.between
-        merged += found.rows[JOINT].merged
-        chosen.append(found.rows[JOINT].chosen)
-        if groups.cluster is not None:
-            own = found.independent.get(CONDITIONAL.name, part.n_effective)
-            shares.append(own / part.n_known)
+        found = estimate_entropies([CONDITIONAL], columns, pair, estimator)
+        parts.append((rows, left[rows], found))
         left = left - membership[:, k]
-    words = "; ".join(dict.fromkeys(chosen))
-    rows_of = {
-        c: RowLosses(
-            value=terms[c][0], influence=terms[c][1], chosen=words, terms=counts[c][0],
-            between=counts[c][1], merged=merged,
-        )
-        for c in (GIVEN, JOINT)
-    }  # fmt: skip
-    mean = {c: max(float(np.average(rows_of[c].value, weights=weight)), 0.0) for c in rows_of}
-    independent = {CONDITIONAL.name: n * min(shares)} if shares else {}
-    return Entropies({(): groups.entropy, **mean}, rows_of, groups, independent)
+    losses = {c: _add_up(c, parts, weight) for c in (GIVEN, JOINT)}
+    mean = {c: max(float(np.average(one.value, weights=weight)), 0.0) for c, one in losses.items()}
+    independent = {}
+    if groups.cluster is not None:
+        name = CONDITIONAL.name
+        each = (e.independent.get(name, e.groups.n_effective) / e.groups.n_known for *_, e in parts)
+        independent = {name: groups.n_known * min(each)}
+    return Entropies({(): groups.entropy, **mean}, losses, groups, independent)
+
+
+def _add_up(condition: Any, parts: list[tuple[Any, Vector, Entropies]], weight: Vector) -> Any:
+    """One entropy of all groups from those of the pairs of the chain."""
+    value, influence = np.zeros((2, len(weight)))
+    terms = between = 0.0
+    for rows, share, found in parts:
+        one = found.rows[condition]
+        value[rows] += share * one.value
+        influence[rows] += share * one.influence
+        terms += one.terms
+        between += float(weight[rows] @ share / weight.sum()) ** 2 * one.between
+    joint = [found.rows[JOINT] for *_, found in parts]
+    words = "; ".join(dict.fromkeys(one.chosen for one in joint))
+    merged = sum(one.merged for one in joint)
+    return RowLosses(value, influence, words, terms, between=between, merged=merged)
 
 
 def _pair(groups: Groups, share: Vector, weight: Vector, rows: NDArray[np.intp]) -> Groups:
     """Some rows as two groups: members, in these shares, and the others."""
-    share = np.clip(share, 0.0, 1.0)
-    hard = groups.codes is not None
-    codes = (share > 0.5).astype(np.intp) if hard else None
-    table = None if hard else np.column_stack([1.0 - share, share])
     cluster = None if groups.cluster is None else renumber(groups.cluster[rows])
-    equal = groups.weight is None and hard
-    scaled = None if equal else mean_one(weight)
-    return Groups(("others", "group"), codes, table, scaled, None, len(rows), "group", cluster)
+    two = Groups(
+        ("others", "group"), None, None, mean_one(weight), None, len(rows), "group", cluster
+    )
+    if groups.codes is None:
+        share = np.clip(share, 0.0, 1.0)
+        return replace(two, probabilities=np.column_stack([1.0 - share, share]))
+    weight_of = None if groups.weight is None else two.weight
+    return replace(two, codes=(share > 0.5).astype(np.intp), weight=weight_of)
 
 
 def products_test(residual: Vector, expected: Vector, regression: Regression) -> TestResult:
@@ -181,17 +179,15 @@ def left_by_group_and_controls(
     With S = f(C) + Σ_k δ_k(C)·1{A = k}, S − E[S|C] = Σ_k δ_k(C)·(1{A = k} − p_k(C)): regressed on
     the groups, their probabilities, and both times the expected score.
     """
-    weight = np.ones(len(s)) if groups.weight is None else groups.weight
-    drop = int(np.argmax(groups.shares))
-    kept = [k for k in np.argsort(-groups.shares)[:20] if k != drop]
+    weight = groups.row_weight
+    kept = np.argsort(-groups.shares)[1:20]
     gap = groups.membership()[:, kept] - probabilities[:, kept]
     level = _standard(expected, weight)[:, None]
     Z = np.column_stack([np.ones(len(s)), gap, gap * level, probabilities[:, kept], level])
-    root = np.sqrt(weight)[:, None]
-    R = (s - expected)[:, None]
-    beta = np.linalg.lstsq(Z * root, R * root, rcond=1e-10)[0]
-    variance = np.average(np.square(s - np.average(s, weights=weight)), weights=weight)
-    left = np.average(np.square(R - Z @ beta)[:, 0], weights=weight)
+    root, R = np.sqrt(weight), s - expected
+    beta = np.linalg.lstsq(Z * root[:, None], R * root, rcond=1e-10)[0]
+    variance = np.cov(s, aweights=weight, ddof=0)
+    left = np.average(np.square(R - Z @ beta), weights=weight)
     return float(left / variance) if variance > 0 else 0.0
 
 
@@ -217,7 +213,7 @@ def information_given(
         result = through_summaries(residual, groups, probabilities, entropies)
         test = products_test(residual, expected, regression)
         summary = (
-            "two summaries: the log-odds of the group given the controls and the score less its "
+            "two summaries: the log-odds of the group given the controls and the score minus its "
             "expectation given them"
         )
     left = left_by_group_and_controls(s, expected, probabilities, groups)
@@ -226,7 +222,7 @@ def information_given(
 
 
 ESTIMAND = (
-    "the mean, over the members of the group that have a counterpart, of their score less the "
+    "the mean, over the members of the group that have a counterpart, of their score minus the "
     "expected score of members of the reference with the same controls"
 )
 # Rank correlation beyond which a control is the score itself.
@@ -367,8 +363,9 @@ def audit_given(
         basis = add_leaves(build_basis(controls, groups.n_effective), s, groups)
         gaps = adjusted_gaps(s, units, basis, at, how["confidence_level"], seed)
         if not any(gap.n_compared for gap in gaps):
+            names = ", ".join(map(repr, controls.names[:10]))
             raise InputError(
-                "controls", f"leave the group open, but {_list(controls.names)} "
+                "controls", f"leave the group open, but {names} "
                 f"determine{'s' if len(controls.names) == 1 else ''} it: no member of another "
                 f"group has a counterpart with the same controls in {groups.label_names[at]!r}",
                 hint="drop the control that stands for the group, or leave the controls out.",
@@ -439,12 +436,10 @@ def _copies_score(column: Control, s: Vector, groups: Groups) -> bool:
     """
     if column.values is None or column.codes is not None or np.isnan(column.values).any():
         return False
-    first, second = Ranks(column.values).rank - 0.5, Ranks(s).rank - 0.5
-    size = float(first @ first) * float(second @ second)
-    r = float(first @ second) / math.sqrt(size) if size > 0 else 0.0
+    r = float(spearmanr(column.values, s).statistic)
     if abs(r) < NEARLY:
         return False
-    left = second - math.copysign(1.0, r) * first
+    left = rankdata(s) - math.copysign(1.0, r) * rankdata(column.values)
     if groups.codes is None:
         return True
     parts = [left[groups.codes == k] for k in range(groups.n_groups)]
@@ -479,7 +474,3 @@ def _warn_alone(gaps: list[AdjustedGap], stacklevel: int) -> None:
         GroupWarning,
         stacklevel=stacklevel,
     )
-
-
-def _list(names: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, names[:10]))

@@ -361,14 +361,25 @@ def _read_period(
     groups = rows.groups
     values = [part[label] for label in groups.labels]
     labels = list(dict.fromkeys(values))
-    codes = np.array([labels.index(v) for v in values], dtype=np.intp)[groups.codes]
-    people = np.bincount(codes, rows.frequency, minlength=len(labels))
+    place = np.array([labels.index(v) for v in values], dtype=np.intp)
+    inferred = groups.codes is None
+    if inferred:
+        shares = groups.probabilities @ (place[:, None] == np.arange(len(labels)))
+        people = np.average(shares, axis=0, weights=rows.frequency) * (
+            len(shares) if rows.frequency is None else rows.frequency.sum()
+        )
+    else:
+        codes = place[groups.codes]
+        people = np.bincount(codes, rows.frequency, minlength=len(labels))
     present = np.flatnonzero(people)
     if people.sum() < LEAST_PEOPLE or len(present) < 2 or people[present].min() < least:
         return {}
-    groups = replace(
-        groups, labels=tuple(labels[k] for k in present), codes=np.searchsorted(present, codes)
+    held: dict[str, Any] = (
+        {"probabilities": shares[:, present]}
+        if inferred
+        else {"codes": np.searchsorted(present, codes)}
     )
+    groups = replace(groups, labels=tuple(labels[k] for k in present), **held)
     entropies = estimate_entropies(watched, rows.variables, groups, how, rows.frequency)
     out = {}
     for criterion in watched:

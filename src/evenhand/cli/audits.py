@@ -17,9 +17,9 @@ from ..report.words import clean
 from ..tables.readers import open_table, read_table
 from ..training.model_files import load_table_model
 from . import options as group
-from .options import option
+from .options import as_number, option, parse_limits
 from .rows import TableRows, load_models, load_scores
-from .tables import Asked, as_number, parse_limits
+from .tables import Asked
 from .terminal import (
     LIMIT_MISSED,
     NOT_ENOUGH_DATA,
@@ -277,7 +277,6 @@ class Rules:
 
 def read_rules(judging: group.Judging, has_target: bool) -> Rules:
     """The options of the command line, checked before any rows are read."""
-    from ..auditing.impact import read_cutoffs
     from ..auditing.tolerance import Tolerance
 
     file, reference, favorable = judging.tolerance, judging.reference, judging.favorable
@@ -298,10 +297,12 @@ def read_rules(judging: group.Judging, has_target: bool) -> Rules:
             "--impact needs --favorable: high if a person is better off with a high score (a "
             "grade), low if with a low one (a premium, a risk)."
         )
-    given = read_cutoffs([as_number(text, text) for text in judging.at])
-    cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
-    if not cutoffs:
-        cutoffs = (0.5,) if tolerance is None else tolerance.at or (0.5,)
+    cutoffs: tuple[Any, ...] = (0.5,) if tolerance is None else tolerance.at or (0.5,)
+    if judging.at:
+        from ..auditing.impact import read_cutoffs
+
+        given = read_cutoffs([as_number(text, text) for text in judging.at])
+        cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
     limits = parse_limits("--fail-above", judging.fail_above, has_target)
     return Rules(
         tolerance, judging.impact, favorable, reference or "largest", cutoffs, limits,

@@ -15,13 +15,13 @@ import typer
 
 from .._core import files as _files
 from .._core.provenance import stamp
+from .._core.validation import InputError
 from ..data.criteria import CRITERIA, INDEPENDENCE, WITH_CONTROLS
 from ..report.view import View
-from ..tables.readers import Source, TableError, open_table, read_table
+from ..tables.readers import Source, TableError, is_text, open_table, read_table, write_table
 from ..training.model_files import TableModel, load_table_model
 from . import options as group
 from .audits import exit_code, read_rules, show_verdict, tolerance_facts
-from .columns import is_text, write_table
 from .options import option
 from .rows import TableRows, load_training
 from .terminal import command, fail, leave, note, run_facts, say, show_result, show_view
@@ -268,7 +268,11 @@ def write_path(
             chosen, tuple(rows.features), str(rows.named.target), tuple(rows.sensitive),
             tuple(rows.bands), tuple(rows.bands.values()),
         )  # fmt: skip
-        model.save(outputs["model.json"], force=True, about=_about(path, rows))
+        try:
+            model.save(outputs["model.json"], force=True, about=_about(path, rows))
+        except InputError as error:  # a loss or a model of the user's own, which is code
+            outputs["model.json"].unlink(missing_ok=True)
+            note(f"No model.json: {error}")
     _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
     _files.write_text(outputs["report.html"], page, force=True)
 

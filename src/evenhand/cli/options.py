@@ -14,6 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from .._core.files import TableError, check_free
+from .._core.validation import quote
+from ..data.criteria import CRITERIA
 
 REQUIRED = ...
 ENGINES = ("duckdb", "polars", "spark")
@@ -247,7 +249,7 @@ class About:
     model_name: str | None = option("The model and its version; for the report.")
     period: str | None = option("When the data were collected; for the report.")
     unit: str | None = option("Currency or unit of the score; for the report.")
-    held_out: str | None = option("Whether the model has seen these rows; for the report.")
+    held_out: str | None = option("Whether these rows were held out from training; for the report.")
     limits_by: str | None = option("Who set the limits, and when; for the report.")
     note: str | None = option("Anything else a reader should know; for the report.")
 
@@ -381,3 +383,83 @@ class Output(Writing):
 
     def __post_init__(self) -> None:
         self.check_free(self.html)
+
+
+# ------------------------------------------------------------------------------------------------
+# What options say.
+
+
+# None: a measurement that is not cut.
+Edges = list[float] | list[str] | None
+
+
+def parse_bands(columns: Roles) -> dict[str, Edges]:
+    """``age:25,65`` → {"age": [25.0, 65.0]}; edges that are no numbers are dates.
+
+    {"age": None} where age is asked about as it is, with --continuous.
+    """
+    sensitive, band = columns.sensitive, getattr(columns, "band", [])
+    if getattr(columns, "continuous", False):
+        if band or len(sensitive) != 1:
+            also = "--band as well" if band else f"{len(sensitive)} columns"
+            raise TableError(
+                f"--continuous asks about one --sensitive column that is not cut, got {also}. "
+                "Hint: audit one measurement at a time, or cut it with --band instead."
+            )
+        if getattr(columns, "control", []):
+            raise TableError(
+                "--control needs groups, and --continuous asks about a measurement. Hint: cut it "
+                f"with --band instead, such as --band {sensitive[0]}:25,65."
+            )
+        return {sensitive[0]: None}
+    bands: dict[str, Edges] = {}
+    for text in band:
+        name, sign, listed = text.rpartition(":")
+        parts = [part.strip() for part in listed.split(",")]
+        if not sign or not name or not all(parts):
+            raise TableError(
+                f"--band must be COLUMN:EDGE,EDGE,..., got {text!r}. Hint: --band age:25,65"
+            )
+        if name not in sensitive:
+            raise TableError(
+                f"--band names {quote(name)}, which is not one of the --sensitive columns "
+                f"({', '.join(map(quote, sensitive))})."
+            )
+        if name in bands:
+            raise TableError(f"--band names {quote(name)} twice. Hint: list all its edges once.")
+        try:
+            bands[name] = [float(part) for part in parts]
+        except ValueError:
+            bands[name] = parts
+    return bands
+
+
+def parse_limits(option: str, texts: Sequence[str], has_target: bool = True) -> dict[str, float]:
+    """``separation=0.05`` → {"separation": 0.05}."""
+    limits: dict[str, float] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        name = name.strip()
+        if not sign or name not in CRITERIA:
+            raise TableError(
+                f"{option} must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
+                f"{text!r}. Hint: {option} separation=0.05"
+            )
+        if name in limits:
+            raise TableError(f"{option} names {name} twice. Hint: give one limit for each.")
+        limits[name] = as_number(value, float("nan"))
+        if not 0 <= limits[name] <= 1:
+            raise TableError(
+                f"{option} must have a limit between 0 and 1, got {value!r} for {name}."
+            )
+        if "y" in CRITERIA[name].needs and not has_target:
+            raise TableError(f"{option} {name} needs --target: it compares true outcomes.")
+    return limits
+
+
+def as_number(text: str, otherwise: Any) -> Any:
+    """Return the number that a text is, or something else."""
+    try:
+        return float(text)
+    except ValueError:
+        return otherwise

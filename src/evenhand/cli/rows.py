@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
+from .._core.files import TableError, arrow_kind, is_text_type, value_type
 from .._core.provenance import file_facts, last_changed, stamp
-from ..data.bands import Bands, Continuous
+from .._core.validation import InputError, quote
+from ..data.bands import Bands, Continuous, measurement
 from ..data.encoding import Column, encode, fit_columns
 from ..data.groups import Proxy
+from ..data.labels import check_written, whole
 from ..data.sample import repeat_rows
 from ..report.words import clean, short_names
-from ..tables.readers import Source, TableError, open_table, read_table
-from .columns import check_levels, cut, numbers, parse_bands, plain_text
-from .options import Columns, Measuring, Pricing
+from ..tables.readers import Source, called, open_table, read_table
+from .options import Columns, Edges, Measuring, Pricing, parse_bands
 from .terminal import note
 
 if TYPE_CHECKING:
@@ -380,3 +382,139 @@ def _feature_names(source: Source, taken: Sequence[str]) -> list[str]:
     if not features:
         raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
     return features
+
+
+# ------------------------------------------------------------------------------------------------
+# Columns of a table as numbers, labels or bands.
+
+
+def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.float64]:
+    """A column as floats, NaN where missing; an error where it holds anything else.
+
+    Parameters
+    ----------
+    table : pyarrow Table
+        As from :func:`read_table`.
+    name : str
+        The column.
+    path : Path
+        For messages.
+    what : str
+        What the column is used as, for messages.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = table.column(name)
+    where = f"column {quote(name)} of {called(path)}"
+    kind = arrow_kind(column.type)
+    if column.null_count == len(column):
+        raise TableError(f"The {what}, {where}, has no values at all.")
+    if kind == "text":
+        raise TableError(_not_numbers(column.to_pylist(), what, where))
+    if kind not in ("numbers", "bool"):
+        raise TableError(f"The {what}, {where}, must hold numbers, not values of type {kind}.")
+    if kind == "bool":
+        column = column.cast(pa.int8())
+    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    infinite = np.isinf(values)
+    if infinite.any():
+        raise TableError(
+            f"The {what}, {where}, must be finite: {int(infinite.sum())} of {len(values)} values "
+            f"are infinite, the first in row {int(infinite.argmax()) + 1}."
+        )
+    return values
+
+
+def _not_numbers(values: list[str | None], what: str, where: str) -> str:
+    bad = [(row, value) for row, value in enumerate(values, 1) if not _is_number(value)]
+    if not bad:
+        return f"The {what}, {where}, holds numbers stored as text. Hint: convert it to numbers."
+    return (
+        f"The {what}, {where}, must hold numbers: {len(bad)} of {len(values)} values do not, the "
+        f"first in row {bad[0][0]}: {quote(bad[0][1])}. Hint: name another column, or mend or "
+        "empty these cells; rows with empty ones can be left out with --drop-missing."
+    )
+
+
+def _is_number(value: str | None) -> bool:
+    try:
+        return value is None or float(value) is not None
+    except ValueError:
+        return False
+
+
+def plain_text(table: pa.Table, keep: Container[str] = ()) -> pa.Table:
+    """Dictionary columns as plain text, whose groups come in alphabetical order.
+
+    Those named in `keep` stay: bands have an order of their own.
+    """
+    import pyarrow as pa
+
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        kind = value_type(column.type)
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        if number or pa.types.is_boolean(kind) or name in keep:
+            columns[name] = column
+            continue
+        try:
+            columns[name] = column.cast(pa.string())
+        except pa.ArrowException as error:
+            raise TableError(
+                f"--sensitive {quote(name)} must hold labels, not values of type {kind}."
+            ) from error
+    return pa.table(columns)
+
+
+def cut(table: pa.Table, bands: Mapping[str, Edges]) -> tuple[pa.Table, dict[str, Bands]]:
+    """The table with some columns cut into bands, and the bands.
+
+    A measurement that is not cut must be one, and stays.
+    """
+    import pyarrow as pa
+
+    made = {}
+    for name, edges in bands.items():
+        column = table.column(name)
+        try:
+            if edges is None:
+                Continuous(column)
+                continue
+            values = measurement(column)
+            made[name] = Bands.make(edges, values)
+        except InputError as error:
+            text = error.worded({"values": "its cells", "edges": "the edges"}[error.argument])
+            what = "--continuous cannot take" if edges is None else "--band cannot cut"
+            raise TableError(
+                f"{what} {quote(name)}: {text} Hint: cells that are no numbers must be empty, and "
+                "dates written as 1990-12-31."
+            ) from error
+        codes = pa.array(made[name].codes(values).astype("int32"), mask=~_known(values))
+        labels = pa.array(made[name].labels)
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.DictionaryArray.from_arrays(codes, labels))
+    return table, made
+
+
+def _known(values: Any) -> Any:
+    return values == values
+
+
+def check_levels(table: pa.Table, as_written: bool) -> None:
+    """Refuse numbers and dates with many distinct values, which are measurements.
+
+    Parameters
+    ----------
+    table : pyarrow Table
+        The sensitive columns.
+    as_written : bool
+        Whether text may be a number or a date that nobody has declared to be text (CSV).
+    """
+    for name in table.column_names:
+        column = table.column(name)
+        if as_written or not is_text_type(column.type):
+            levels = [whole(v) for v in column.unique().to_pylist() if v is not None and v == v]
+            check_written(levels, table.num_rows, name)

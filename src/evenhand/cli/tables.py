@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -14,11 +13,9 @@ import typer
 from .._core.files import TableError, list_files
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
-from ..data.criteria import CRITERIA
 from ..tables.readers import open_table, read_table
 from . import options as group
-from .columns import parse_bands
-from .options import option
+from .options import option, parse_bands, parse_limits
 from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say
 
 if TYPE_CHECKING:
@@ -30,7 +27,7 @@ _ARGUMENTS = {
     "sample_weight": "weight", "frequency": "frequency",
 }  # fmt: skip
 _NEEDS_ROWS = (
-    "cluster", "drop_missing", "separator", "exposure", "probability", "continuous",
+    "cluster", "drop_missing", "separator", "exposure", "continuous",
 )  # fmt: skip
 
 
@@ -214,7 +211,10 @@ class Asked:
 def column_names(columns: group.Roles) -> dict[str, Any]:
     """Columns by the arguments of `cells_of`."""
     named = {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
-    return {**named, "missing": columns.missing, "bands": parse_bands(columns)}
+    shares = {name: name for name in getattr(columns, "probability", ())}
+    named["sensitive_features"] = shares or named["sensitive_features"]
+    more = {"missing": columns.missing, "assume": getattr(columns, "assume", None)}
+    return {**named, **more, "bands": parse_bands(columns)}
 
 
 def count(table: Any, engine: str | None, columns: group.Roles, edges: Any = None) -> Cells:
@@ -392,34 +392,3 @@ def _unit(periods: list[str]) -> str | None:
     if len(periods) > 1:
         raise typer.BadParameter("--period must be given once for tables.")
     return None if periods[0] == "as-is" else periods[0]
-
-
-def parse_limits(option: str, texts: Sequence[str], has_target: bool = True) -> dict[str, float]:
-    """``separation=0.05`` → {"separation": 0.05}."""
-    limits: dict[str, float] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        name = name.strip()
-        if not sign or name not in CRITERIA:
-            raise TableError(
-                f"{option} must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
-                f"{text!r}. Hint: {option} separation=0.05"
-            )
-        if name in limits:
-            raise TableError(f"{option} names {name} twice. Hint: give one limit for each.")
-        limits[name] = as_number(value, float("nan"))
-        if not 0 <= limits[name] <= 1:
-            raise TableError(
-                f"{option} must have a limit between 0 and 1, got {value!r} for {name}."
-            )
-        if "y" in CRITERIA[name].needs and not has_target:
-            raise TableError(f"{option} {name} needs --target: it compares true outcomes.")
-    return limits
-
-
-def as_number(text: str, otherwise: Any) -> Any:
-    """Return the number that a text is, or something else."""
-    try:
-        return float(text)
-    except ValueError:
-        return otherwise

@@ -16,7 +16,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Array, Mask, Rows
+from .._core.arrays import Array, Rows
 from .._core.validation import InputError, read_native
 from .columns import MOMENT, missing_rows, read_values, split_columns
 
@@ -118,10 +118,6 @@ class Bands:
         """Names of the bands of a column of numbers or dates."""
         names = [*self.labels, None]
         return [names[k] for k in self.codes(measurement(values))]
-
-
-def _missing(values: NDArray[Any]) -> Mask:
-    return np.isnat(values) if values.dtype.kind == "M" else np.isnan(values)
 
 
 def measurement(values: Any) -> NDArray[Any]:

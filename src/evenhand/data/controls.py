@@ -151,7 +151,7 @@ def _read(name: str, column: Any) -> Control | str:
     """A control, or why there is none."""
     absent = missing_rows(column)
     try:
-        spec = fit_column(column, name, False, MIN_LEVEL_ROWS, MAX_LEVELS)
+        spec = fit_column(column, name, False, MIN_LEVEL_ROWS, MAX_LEVELS, codes=True)
     except ColumnError as error:
         raise InputError("controls", f"be usable: {error}") from None
     if spec.kind == "left out":

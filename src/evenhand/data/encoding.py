@@ -24,6 +24,8 @@ from .columns import missing_rows, read_values
 # A level seen in fewer rows cannot be told from noise; rarer ones share "other".
 MIN_LEVEL_ROWS = 10
 MAX_LEVELS = 40
+# More different numbers than this, written as text, are measurements rather than codes.
+MAX_CODES = 20
 MISSING, OTHER = "(missing)", "(other)"
 
 
@@ -261,7 +263,10 @@ def _read(X: Any) -> tuple[dict[str, Any], bool]:
     return {f"x{j}": array[:, j] for j in range(array.shape[1])}, False
 
 
-def fit_column(column: Any, name: str, standardize: bool, rare: int, most: int) -> Column:
+def fit_column(
+    column: Any, name: str, standardize: bool, rare: int, most: int, codes: bool = False
+) -> Column:
+    """Decide how a column is used; with `codes` numbers as text are categories, as ZIPs are."""
     absent = missing_rows(column)
     if absent.all():
         return Column(name, "left out", reason="it has no values")
@@ -280,6 +285,13 @@ def fit_column(column: Any, name: str, standardize: bool, rare: int, most: int) 
         return Column(name, "number", fill, center, scale, bool(absent.any()))
     text = read_texts(column, absent)
     levels, counts = np.unique(text[~absent].astype(str), return_counts=True)
+    if not codes and len(levels) > MAX_CODES and not _is_declared(column) and _are_numbers(levels):
+        raise ColumnError(
+            f"Column {quote(name)} holds numbers as text, such as {str(levels[0])!r} and "
+            f"{str(levels[1])!r}, "
+            f"which would become {len(levels)} categories. Hint: make numbers of them "
+            "(pandas.to_numeric), or a categorical column if they are codes."
+        )
     if len(levels) > max(20, 0.5 * len(text)):
         return Column(
             name, "left out",
@@ -293,6 +305,20 @@ def fit_column(column: Any, name: str, standardize: bool, rare: int, most: int) 
         name, "category", missing=bool(absent.any()),
         levels=tuple(str(levels[k]) for k in kept), other=len(kept) < len(levels),
     )  # fmt: skip
+
+
+def _is_declared(column: Any) -> bool:
+    """Whether the user calls a column a category."""
+    return isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
+
+
+def _are_numbers(levels: NDArray[np.str_]) -> bool:
+    """Whether texts are numbers, and not codes such as 01234."""
+    try:
+        levels.astype(np.float64)
+    except ValueError:
+        return False
+    return not any(len(v) > 1 and v[0] == "0" and v[1].isdigit() for v in levels)
 
 
 def _counts_rows(values: Matrix, column: Any) -> bool:
@@ -381,6 +407,11 @@ def _encode_column(column: Any, spec: Column) -> tuple[list[Matrix], int]:
             raise ColumnError(
                 f"Column {quote(spec.name)} held numbers in training and holds text now. "
                 "Hint: score a table of the same form."
+            )
+        if absent.any() and not spec.missing:
+            raise ColumnError(
+                f"Column {quote(spec.name)} has no value in row {absent.argmax() + 1}, and had one "
+                "in every row of training. Hint: fill it in, or fit on a table with gaps."
             )
         return [(np.where(absent, spec.fill, values) - spec.center) / spec.scale, *marks], 0
     # Numbers stand for categories that are written as numbers, such as codes in another file.

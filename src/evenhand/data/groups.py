@@ -110,20 +110,7 @@ class Proxy:
             )
         if len(set(labels)) != len(labels):
             raise ValueError(f"`classes` of a Proxy must be distinct, got {list(labels)!r}.")
-        known = ~np.isnan(table).any(axis=1)
-        rows = table[known]
-        off = np.abs(rows.sum(axis=1) - 1.0) > 1e-3
-        negative = (rows < -1e-9).any(axis=1) | ~np.isfinite(rows).all(axis=1)
-        if negative.any() or off.any():
-            bad = int(np.flatnonzero(known)[np.flatnonzero(negative | off)[0]])
-            raise InputError(
-                "probabilities", f"be nonnegative and sum to 1 in each row; row {bad} is "
-                f"{table[bad].tolist()}", hint="use NaN in a row whose group is unknown.",
-                where="of a Proxy",
-            )  # fmt: skip
-        rows = np.clip(rows, 0.0, None)
-        table[known] = rows / rows.sum(axis=1, keepdims=True)
-        object.__setattr__(self, "_table", table)
+        object.__setattr__(self, "_table", _probabilities(table))
         object.__setattr__(self, "_labels", tuple(labels))
 
     def __len__(self) -> int:
@@ -141,6 +128,24 @@ class Proxy:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         # Without this NumPy would take `__getitem__` for a sequence of proxies without end.
         return np.array(self._table, dtype=dtype)
+
+
+def _probabilities(table: Array) -> Array:
+    """Rows that sum to one, and rows of a group that is not known as they are."""
+    known = ~np.isnan(table).any(axis=1)
+    rows = table[known]
+    off = np.abs(rows.sum(axis=1) - 1.0) > 1e-3
+    negative = (rows < -1e-9).any(axis=1) | ~np.isfinite(rows).all(axis=1)
+    if negative.any() or off.any():
+        bad = int(np.flatnonzero(known)[np.flatnonzero(negative | off)[0]])
+        raise InputError(
+            "probabilities", f"be nonnegative and sum to 1 in each row; row {bad} is "
+            f"{table[bad].tolist()}", hint="use NaN in a row whose group is unknown.",
+            where="of a Proxy",
+        )  # fmt: skip
+    rows = np.clip(rows, 0.0, None)
+    table[known] = rows / rows.sum(axis=1, keepdims=True)
+    return table
 
 
 # More groups than this are refused: every estimate would rest on a handful of rows of each, and
@@ -406,16 +411,10 @@ def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> 
     known = np.asarray(~np.isnan(table).any(axis=1))
     rows = table[known]
     w = None if weight is None else weight[known]
-    total = here().add(rows.sum(axis=0) if w is None else w @ rows)
-    keep = total > 0
-    if not keep.all():
-        if warn:
-            _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
-        rows = np.ascontiguousarray(rows[:, keep])
-        labels = tuple(label for label, k in zip(labels, keep, strict=True) if k)
+    labels, keep = _with_weight(labels, rows.sum(axis=0) if w is None else w @ rows, warn)
     return Groups(
-        labels, None, rows, mean_one(w), None if known.all() else known, n_rows,
-        assume=proxy.assume,
+        labels, None, np.ascontiguousarray(rows[:, keep]), mean_one(w),
+        None if known.all() else known, n_rows, assume=proxy.assume,
     )  # fmt: skip
 
 
@@ -457,48 +456,35 @@ def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> 
 
 
 def _from_codes(
-    codes: NDArray[Any],
-    labels: list[Any],
-    n_rows: int,
-    weight: Array | None,
-    name: str,
+    codes: NDArray[Any], labels: list[Any], n_rows: int, weight: Array | None, name: str,
     warn: bool = False,
-) -> Groups:
+) -> Groups:  # fmt: skip
     """Groups from numbers of labels, −1 where not known; those without weight are left out."""
     known = codes >= 0
-    if not known.all():
-        codes = codes[known]
-    w = None if weight is None else weight[known]
-    total = here().add(np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64))
-    keep = total > 0
-    if not keep.all():
-        if warn:
-            _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
-        present = keep[codes]
-        if not present.all():  # rows of a group whose weights are all zero
-            index = np.flatnonzero(known)
-            known = known.copy()
-            known[index[~present]] = False
-            codes = codes[present]
-            w = None if w is None else w[present]
-        codes = (np.cumsum(keep) - 1).astype(codes.dtype)[codes]
-        labels = [label for label, k in zip(labels, keep, strict=True) if k]
+    mass = None if weight is None else weight[known]
+    total = np.bincount(codes[known], mass, len(labels)).astype(np.float64)
+    held, keep = _with_weight(labels, total, warn)
+    if not keep.all():  # rows of a group whose weights are all zero are not known either
+        codes = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)[codes]
+        known = codes >= 0
     return Groups(
-        tuple(labels),
-        np.ascontiguousarray(codes, dtype=np.intp),
-        None,
-        mean_one(w),
-        None if known.all() else known,
-        n_rows,
-        name,
-    )
+        held, np.ascontiguousarray(codes[known], dtype=np.intp), None,
+        mean_one(None if weight is None else weight[known]), None if known.all() else known,
+        n_rows, name,
+    )  # fmt: skip
 
 
-def _warn_empty(labels: list[Any]) -> None:
-    warn_user(
-        f"Group {', '.join(map(repr, labels))} has no rows with positive weight and is left out.",
-        GroupWarning,
-    )
+def _with_weight(labels: Sequence[Any], total: Array, warn: bool) -> tuple[tuple[Any, ...], Mask]:
+    """The groups whose weight over all rows is positive, and which these are."""
+    keep = here().add(total) > 0
+    if warn and not keep.all():
+        empty = [label for label, k in zip(labels, keep, strict=True) if not k]
+        warn_user(
+            f"Group {', '.join(map(repr, empty))} has no rows with positive weight and is left "
+            "out.",
+            GroupWarning,
+        )
+    return tuple(label for label, k in zip(labels, keep, strict=True) if k), keep
 
 
 def _warn_small(groups: Groups) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -22,8 +23,6 @@ MAX_FRACTIONS = 20
 # Whole numbers may be codes of groups (40 regions), and dates may be months or years; with more
 # distinct values than this they are an age, an amount or a day, whose groups are a few rows each.
 MAX_NUMBERS = 50
-# Up to here one comparison of all rows for each label is faster than sorting the rows.
-FEW_LABELS = 32
 # NumPy does not count its booleans among the numbers.
 _NUMBERS = (Number, np.bool_)
 
@@ -35,12 +34,8 @@ def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
             return _encode_text(column, name)
         column = _unboxed(column)
     kind = column.dtype.kind
-    if kind in "OT":
+    if kind in "OTUS":
         return _encode_objects(column.astype(object), name)
-    few = _few_labels(column) if kind in "US" else None
-    if few is not None:
-        check_count(few[1], len(column), "text", name)
-        return _sort_labels(*few)
     missing = missing_rows(column)
     codes = np.full(len(column), -1, dtype=np.intp)
     values, codes[~missing] = _distinct(column[~missing])
@@ -104,19 +99,6 @@ def _label_moments(values: NDArray[Any]) -> list[Any]:
         if (coarse == values).all():
             return coarse.tolist()
     return values.astype(str).tolist()
-
-
-def _few_labels(column: NDArray[Any]) -> tuple[Rows, list[Any]] | None:
-    """Codes and labels of a text array with few distinct values, without sorting the rows."""
-    codes = np.full(len(column), -1, dtype=np.intp)
-    labels: list[Any] = []
-    while len(labels) < FEW_LABELS and len(column):
-        row = int(codes.argmin())
-        if codes[row] >= 0:
-            return codes, labels
-        codes[column == column[row]] = len(labels)
-        labels.append(column[row].item())
-    return None
 
 
 def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[Any]]:
@@ -285,6 +267,27 @@ def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) ->
             "sensitive_features", f"be categories, got {count} distinct values in {n_rows} rows, "
             "which looks like an identifier", where=where,
         )  # fmt: skip
+
+
+# Numbers and dates as people write them; 02139 is the name of a place, not a number.
+_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)([.,]\d+)?")
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?")
+# Texts such as "unknown" that may be among them.
+_OTHERS = 3
+
+
+def check_written(levels: list[Any], n_rows: int, name: str) -> None:
+    """Refuse measurements among labels, those that are written as text too."""
+    kind = kind_of(levels)
+    for what, pattern in (("integer", _NUMBER), ("date", _DATE)):
+        read = [v for v in levels if isinstance(v, str) and pattern.fullmatch(v)]
+        if read and len(levels) - len(read) <= _OTHERS:
+            levels, kind = read, what
+            if what == "integer":
+                levels = [whole(float(v.replace(",", "."))) for v in read]
+                kind = kind_of(levels)
+            break
+    check_count(levels, n_rows, kind, name)
 
 
 def suggest_edges(ordered: list[Any]) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from .._core.arrays import Vector
 from .._core.shards import PeerError, Workers, run
 from .._core.threads import at_most
-from .._core.validation import quote
+from .._core.validation import name_others, quote
 
 # ------------------------------------------------------------------------------------------------
 # Workers that exchange sums through XGBoost's `collective`, and the tracker they meet at.
@@ -228,10 +228,8 @@ def _names(value: Any, argument: str) -> tuple[str, ...]:
 def _check_name(name: Any, argument: str, kinds: Mapping[str, str], numbers: str = "") -> None:
     """Refuse what is no column or, with the word for `numbers`, holds none."""
     if not isinstance(name, str) or name not in kinds:
-        there = ", ".join(list(kinds)[:20])
-        raise ValueError(
-            f"`{argument}` must be a column of the table, got {quote(name)}. There are: {there}."
-        )
+        others = name_others(str(name), kinds, "There are:")
+        raise ValueError(f"`{argument}` must be a column of the table, got {quote(name)}.{others}.")
     if numbers and kinds[name] == "other":
         raise ValueError(
             f"`{argument}` must be {numbers}, got {quote(name)}. Hint: make numbers of text and "

@@ -21,8 +21,16 @@ from .._core.arrays import Array
 from ..data.weights import deal_by_first_row
 from ..kernels import Rows, get_kernels, numpy_passes, passes_for
 from ..kernels.basis import Basis
-from ._multinomial import MOST, Entries, Regression, left_out_losses, softmax, solve_each
-from ._newton import Grid, LogisticFit
+from ._newton import (
+    MOST,
+    Entries,
+    Grid,
+    LogisticFit,
+    Regression,
+    left_out_losses,
+    softmax,
+    solve_each,
+)
 from .ranks import Cells, sums
 
 # Entries of all matrices that are held, and solved with, at a time.

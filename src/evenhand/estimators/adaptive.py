@@ -47,6 +47,7 @@ from .ranks import (
     gather_one,
     gather_two,
     is_heaped,
+    most_cells,
     sums,
 )
 from .rungs import (
@@ -301,8 +302,7 @@ def _prior_bias(constant: Rung) -> float:
 
 def _grid_sizes(groups: Groups) -> list[int]:
     """Bins per side of the grids to weigh rungs on and to repeat the best on; 0 for the rows."""
-    # The (C, K−1, K−1) leverages are the largest array; many groups mean fewer cells.
-    room = max(512, int(4e6 / max(groups.n_groups - 1, 1) ** 2))
+    room = most_cells(groups.n_groups)
     if groups.n_known <= min(_COARSE_ROWS, room):
         return [0]
     # A Hessian has (K − 1)² blocks, and with many groups there are more of them to fit.

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from .._core.arrays import Array
 from .ranks import Levels, renumber, sums
@@ -234,21 +235,16 @@ def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence
 
 def _averaged(counts: Counts, depth: tuple[int, int], data: Data, effective: float) -> Fitted:
     """The first grid alone or the mean of all, whichever predicts better; both, where level."""
-    first = _mixture(counts, depth, data, ROOTS[:1])
-    others = _mixture(counts, depth, data, ROOTS[1:])
+    first, others = (_mixture(counts, depth, data, roots) for roots in (ROOTS[:1], ROOTS[1:]))
     share = 1.0 / len(ROOTS)
-    behind = _loss(counts.mass, first.outside)
-    for alone, rest in zip(first[:2], others[:2], strict=True):
-        rest *= 1.0 - share
-        rest += share * alone
-    behind -= _loss(counts.mass, others.outside)
-    weight = float(1.0 / (1.0 + np.exp(np.clip(0.25 * effective * behind, -50.0, 50.0))))
-    for alone, rest in zip(first[:2], others[:2], strict=True):
-        alone *= weight
-        rest *= 1.0 - weight
-        alone += rest
-    every = share * first.leaves + (1.0 - share) * others.leaves
-    return first._replace(leaves=weight * first.leaves + (1.0 - weight) * every)
+    mean = share * first.outside + (1.0 - share) * others.outside
+    behind = _loss(counts.mass, first.outside) - _loss(counts.mass, mean)
+    weight = float(expit(-0.25 * effective * behind))
+    one = weight + (1.0 - weight) * share
+    inside, outside = (
+        one * a + (1.0 - one) * b for a, b in zip(first[:2], others[:2], strict=True)
+    )
+    return Fitted(inside, outside, one * first.leaves + (1.0 - one) * others.leaves)
 
 
 def _resolution(counts: Counts, plane: Plane, data: Data, fitted: Fitted) -> float:

@@ -426,9 +426,19 @@ def _normal_score(rank: Array) -> Array:
     return ndtri(np.clip(rank, 1e-7, 1.0 - 1e-7))
 
 
+def most_cells(n_groups: int) -> int:
+    """Cells that there is room for: each has (K − 1)² leverages, and as many terms of a Hessian."""
+    return max(128, int(4e6 / max(n_groups - 1, 1) ** 2))
+
+
 def gather_one(level: Levels, weight: Array, groups: Groups, folds: Index | None = None) -> Cells:
-    """The levels of one variable as cells."""
-    return _collect(level.codes, (level,), weight, groups, folds)
+    """The levels of one variable as cells; with many groups bins of them."""
+    most = most_cells(groups.n_groups)
+    if len(level.rank) <= most:
+        return _collect(level.codes, (level,), weight, groups, folds)
+    bins = np.where(level.atom >= 0, most + level.atom, _bins(level.rank, most))
+    cell, _ = renumber(bins[level.codes], most + int(level.atom.max()) + 1)
+    return _collect(cell, (level,), weight, groups, folds, blurred=True)
 
 
 def gather_two(

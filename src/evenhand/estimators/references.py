@@ -325,12 +325,12 @@ def _count(
     radius, counts, mass = np.full(n, -1.0), np.zeros((n, 4), dtype=np.int64), np.zeros((2, n, 2))
     prefixes = [_running_sums(masses, t.rows) for t in (pooled, own[0] if own else pooled)]
     _run(kernels.nearest_plane, [
-        (*t.arrays, *span, min(n_neighbors, t.high - t.low - 1), radius, counts, prefixes[1],
+        (t.arrays, *span, min(n_neighbors, t.high - t.low - 1), radius, counts, prefixes[1],
          mass[0])
         for t in own for span in t.chunks(leaf)
     ])  # fmt: skip
     _run(kernels.count_plane, [
-        (*pooled.arrays, *span, radius, counts, prefixes[0], mass[1])
+        (pooled.arrays, *span, radius, counts, prefixes[0], mass[1])
         for span in pooled.chunks(leaf)
     ])  # fmt: skip
     return counts, np.concatenate(mass, axis=1)

@@ -21,7 +21,7 @@ from ..data.criteria import Condition
 from ..data.groups import Groups
 from ..data.weights import deal_by_size
 from ._leave_out import losses_without_fold
-from ._multinomial import fit
+from ._newton import fit
 from .ranks import Cells, averages_memberships, sums
 from .splines import LARGE_ROWS, SplineDesign, designs, trim
 
@@ -272,6 +272,7 @@ class Ladder:
         self.cells = cells
         self._makers = designs(cells, names)
         self._made: dict[int, SplineDesign] = {}
+        self._fitted: dict[tuple[int, bytes, bytes], Rung] = {}
 
     def climb(self, slack: float) -> list[Rung]:
         """Fit rungs, up each basis while the leave-one-out loss rises by no more than `slack`."""
@@ -325,7 +326,7 @@ class Ladder:
 
     def fit(self, recipe: Recipe) -> Rung:
         """Fit the functions of degree up to `top` that the penalty leaves something of."""
-        number, top, penalty, ridge, theta = recipe
+        number, top, penalty, ridge, _ = recipe
         if number not in self._made:
             # One at a time: a design is as large as everything else.
             self._made = {number: trim(self._makers[number](), self.cells.counts.shape[1])}
@@ -334,13 +335,23 @@ class Ladder:
         keep &= penalty * design.roughness <= _NEGLIGIBLE * cells.mass
         shrink = np.where(design.roughness > 0, penalty * design.roughness, ridge)
         shrink[0] = 0.0
+        # With many groups a few functions are all there is room for, at any degree and penalty.
+        key = number, keep.tobytes(), shrink[keep].tobytes()
+        if key not in self._fitted:
+            self._fitted[key] = self._fit(recipe, design, keep, shrink[keep])
+        return self._fitted[key]
+
+    def _fit(
+        self, recipe: Recipe, design: SplineDesign, keep: NDArray[np.bool_], shrink: Array
+    ) -> Rung:
+        cells, (_, top, _, _, theta) = self.cells, recipe
         functions = design.take(keep)
-        fitted = fit(functions, cells, shrink[keep], None if theta is None else theta[:, keep])
+        fitted = fit(functions, cells, shrink, None if theta is None else theta[:, keep])
         full = np.zeros((len(fitted.theta), len(keep)))
         full[:, keep] = fitted.theta
         outside = fitted.outside
         if cells.fold is not None:
-            outside = losses_without_fold(functions, cells, shrink[keep], fitted.theta)
+            outside = losses_without_fold(functions, cells, shrink, fitted.theta)
         name = ("constant", "linear", "quadratic")[top] if top < 3 else design.name
         return self._rung(
             f"{name}, {fitted.terms:.0f} terms", fitted.inside, outside, fitted.terms,

@@ -128,8 +128,9 @@ def _insert(nearest, distance):
 
 
 @jit
-def _nearest_below(points, spans, boxes, first_leaf, top, x, y, nearest, stack):
+def _nearest_below(tree, top, x, y, nearest, stack):
     """Offer the points below node `top` to `nearest`, the sorted distances found so far."""
+    points, _, spans, boxes, first_leaf = tree
     last = len(nearest) - 1
     stack[0] = top
     height = 1
@@ -160,12 +161,13 @@ def _nearest_below(points, spans, boxes, first_leaf, top, x, y, nearest, stack):
 
 
 @jit
-def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, prefix, stack, sums):
+def _count_below(tree, top, x, y, most, below, prefix, stack, sums):
     """How many points below node `top` are at distance ≤ most, and ≤ below (≤ most).
 
     `prefix` (n + 1, 2) holds running sums of two quantities in the order of the tree, or nothing;
     their totals at distance ≤ most are added to `sums`.
     """
+    points, _, spans, boxes, first_leaf = tree
     n_most = 0
     n_below = 0
     stack[0] = top
@@ -202,17 +204,15 @@ def _add_sums(prefix, start, stop, sums):
 
 
 @jit
-def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, prefix, stack, sums):
+def _count_from(tree, leaf, x, y, most, below, prefix, stack, sums):
     """`_count_below` of the whole tree, from a leaf near (x, y) upward."""
     n_most = 0
     n_below = 0
     j = leaf
     at = leaf
     while True:
-        if at == leaf or _gap(boxes, at, x, y) <= most:
-            more = _count_below(
-                points, spans, boxes, first_leaf, at, x, y, most, below, prefix, stack, sums
-            )
+        if at == leaf or _gap(tree[3], at, x, y) <= most:
+            more = _count_below(tree, at, x, y, most, below, prefix, stack, sums)
             n_most += more[0]
             n_below += more[1]
         if j == 0:
@@ -222,13 +222,12 @@ def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, prefi
 
 
 @jit
-def nearest_plane(
-    points, rows, spans, boxes, first_leaf, begin, end, k, radius, counts, prefix, mass
-):
+def nearest_plane(tree, begin, end, k, radius, counts, prefix, mass):
     """ρ and the counts within the group, for leaves begin:end of the group's tree.
 
     Writes ``radius[row]``, ``counts[row, :2]`` and, where there are running sums, ``mass[row]``.
     """
+    points, rows, spans, boxes, _ = tree
     # One neighbor more than asked for tells whether the k-th is tied.
     nearest = np.empty(k + 1)
     stack = np.empty(128, np.int64)
@@ -252,7 +251,7 @@ def nearest_plane(
             while j > 0:
                 sibling = j + 1 if j % 2 else j - 1
                 if _gap(boxes, sibling, x, y) < nearest[k]:
-                    _nearest_below(points, spans, boxes, first_leaf, sibling, x, y, nearest, stack)
+                    _nearest_below(tree, sibling, x, y, nearest, stack)
                 j = (j - 1) // 2
             rho = nearest[k - 1]
             slack = _TOLERANCE * max(abs(x), abs(y))
@@ -265,9 +264,8 @@ def nearest_plane(
             if zero or tied or len(prefix):
                 below = -1.0 if zero else max(rho - slack, 0.0)
                 n_most, n_below = _count_from(
-                    points, spans, boxes, first_leaf, leaf, x, y, rho + slack, below, prefix, stack,
-                    mass[row],
-                )  # fmt: skip
+                    tree, leaf, x, y, rho + slack, below, prefix, stack, mass[row]
+                )
                 counts[row, 0] = n_most - 1
                 counts[row, 1] = n_below - 1
             else:
@@ -276,8 +274,9 @@ def nearest_plane(
 
 
 @jit
-def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, counts, prefix, mass):
+def count_plane(tree, begin, end, radius, counts, prefix, mass):
     """The counts in the whole sample, for leaves begin:end of its tree, into counts[row, 2:]."""
+    points, rows, spans, _, _ = tree
     stack = np.empty(128, np.int64)
     for leaf in range(begin, end):
         for t in range(spans[leaf, 0], spans[leaf, 1]):
@@ -297,8 +296,7 @@ def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, coun
             slack = _TOLERANCE * (max(abs(x), abs(y)) + rho)
             below = -1.0 if rho == 0.0 else max(rho - slack, 0.0)
             n_most, n_below = _count_from(
-                points, spans, boxes, first_leaf, leaf, x, y, rho + slack, below, prefix, stack,
-                mass[row],
-            )  # fmt: skip
+                tree, leaf, x, y, rho + slack, below, prefix, stack, mass[row]
+            )
             counts[row, 2] = n_most - 1
             counts[row, 3] = n_below - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .primitives import jit, piece
@@ -59,113 +61,71 @@ def _merge_values(tied, target, atom, level):
             mass = target
 
 
-# Buckets of equal width in which edges are looked up; most hold none of them or one.
+# Buckets in which edges are looked up; most hold none of them or one.
 _BUCKETS = 1 << 17
-# Share of the edges at either end that the buckets leave out, as tails would make them wide.
-_TAIL = 1 / 64
-# Edges that a bucket may hold to be gone through one by one, and the share of edges in fuller ones
-# from which on rows are searched for among all edges, one level of the search at a time.
-_FEW, _CROWDED = 4, 0.25
+# Edges that a bucket may hold to be gone through one by one.
+_FEW = 4
 
 
 def find_slots(values, edges):
     """Slot of each row: 2j + 1 is edge j itself, 2j lies between edges j − 1 and j; counts.
 
-    `edges` ascend and are padded with infinity to a power of two. Also returns the least and the
-    largest value.
+    `edges` ascend and are padded with infinity. Also returns the least and the largest value.
     """
     slot, counts = np.empty(len(values), dtype=np.int32), np.zeros(2 * len(edges) + 1)
-    first, base, scale = _bucket_edges(edges)
     extent = np.array([values[0], values[0]])
-    arguments = (values, edges, slot, counts, extent, np.empty(256, dtype=np.int64))
-    if first is None:
-        _search_slots(*arguments)
-    else:
-        _look_up_slots(*arguments, first, base, scale)
+    finite = edges[: np.searchsorted(edges, np.inf)]
+    low, center, high = np.quantile(finite, (0.25, 0.5, 0.75)) if len(finite) else (0.0, 0.0, 0.0)
+    inverse = 1.0 / (high - low) if high > low else 1.0
+    # Number of edges below each bucket: an edge of a lower one is below the value.
+    count = np.bincount(_buckets(finite, center, inverse), minlength=_BUCKETS + 1)
+    first = np.concatenate([[0], np.cumsum(count)])
+    _look_up_slots(values, edges, slot, counts, extent, first, (center, inverse))
     return slot, counts, extent[0], extent[1]
 
 
 @jit
-def _search_slots(values, edges, slot, counts, extent, position):
-    """One level of the search for a batch of rows at a time: no branch to mispredict."""
-    n, batch = values.shape[0], position.shape[0]
-    for start in range(0, n, batch):
-        size = batch if batch < n - start else n - start
-        for i in range(size):
-            position[i] = 0
-        half = edges.shape[0] >> 1
-        while half > 0:
-            for i in range(size):
-                below = edges[position[i] + half - 1] < values[start + i]
-                position[i] += half * np.int64(below)
-            half >>= 1
-        _count_slots(values, edges, slot, counts, extent, position, start, size)
-
-
-@jit
-def _look_up_slots(values, edges, slot, counts, extent, position, first, base, scale):
-    n, batch = values.shape[0], position.shape[0]
-    for start in range(0, n, batch):
-        size = batch if batch < n - start else n - start
-        for i in range(size):
-            x = values[start + i]
-            bucket = _bucket(x, base, scale)
-            j, stop = np.int64(first[bucket]), np.int64(first[bucket + 1])
-            while stop - j > _FEW:
-                middle = (j + stop) >> 1
-                if edges[middle] < x:
-                    j = middle + 1
-                else:
-                    stop = middle
-            while j < stop and edges[j] < x:
-                j += 1
-            position[i] = j
-        _count_slots(values, edges, slot, counts, extent, position, start, size)
-
-
-@piece
-def _count_slots(values, edges, slot, counts, extent, position, start, size):
+def _look_up_slots(values, edges, slot, counts, extent, first, scale):
     low, high = extent[0], extent[1]
-    for i in range(size):
-        x = values[start + i]
-        low, high = (x if x < low else low), (x if x > high else high)
-        j = position[i]
+    for i in range(len(values)):
+        x = values[i]
+        bucket = _bucket(x, scale[0], scale[1])
+        j, stop = first[bucket], first[bucket + 1]
+        while stop - j > _FEW:
+            middle = (j + stop) >> 1
+            if edges[middle] < x:
+                j = middle + 1
+            else:
+                stop = middle
+        while j < stop and edges[j] < x:
+            j += 1
         k = 2 * j + np.int64(edges[j] == x)
-        slot[start + i] = k
+        slot[i] = k
         counts[k] += 1.0
+        low, high = (x if x < low else low), (x if x > high else high)
     extent[0], extent[1] = low, high
 
 
 @piece
-def _bucket(x, base, scale):
-    """Bucket of a value, which never falls as the value grows; the first and last hold tails."""
-    at = (x - base) * scale
-    at = at if at > -1.0 else -1.0
-    return np.int64((at if at < _BUCKETS else float(_BUCKETS)) + 1.0)
+def _bucket(x, center, inverse):
+    """Bucket of a value, which never falls as the value grows; wide ones hold the tails."""
+    z = (x - center) * inverse
+    size = abs(z)
+    # Beyond, z/(1 + |z|) is 1 to the last digit, or infinity over itself.
+    share = z / (1.0 + size) if size < 1e18 else math.copysign(1.0, z)
+    return np.int64((0.5 + 0.5 * share) * _BUCKETS)
 
 
-def _bucket_edges(edges):
-    """Number of edges below each bucket, where buckets begin and 1/width; none if they are no help.
+@jit
+def _fill_buckets(values, center, inverse, out):
+    for i in range(len(values)):
+        out[i] = _bucket(values[i], center, inverse)
 
-    An edge of a lower bucket is below the value, and one of a higher bucket above it.
-    """
-    edges = edges[: np.searchsorted(edges, np.inf)]
-    m = len(edges)
-    tail = int(_TAIL * m)
-    if m < 2:
-        return None, 0.0, 0.0
-    base = float(edges[tail])
-    width = float(edges[m - 1 - tail]) - base
-    scale = _BUCKETS / width if width > 0.0 else np.inf
-    if not 0.0 < scale < np.inf:
-        return None, 0.0, 0.0
-    with np.errstate(over="ignore"):
-        bucket = (np.clip((edges - base) * scale, -1.0, _BUCKETS) + 1.0).astype(np.int64)
-    count = np.bincount(bucket, minlength=_BUCKETS + 2)
-    inner = count[1:-1]
-    if inner[inner > _FEW].sum() > _CROWDED * m:
-        return None, 0.0, 0.0
-    return np.concatenate([[0], np.cumsum(count)]).astype(np.int32), base, scale
+
+def _buckets(values, center, inverse):
+    out = np.empty(len(values), dtype=np.int64)
+    _fill_buckets(values, center, inverse, out)
+    return out
 
 
 def order_statistics(values, slot, counts, edges, wanted):

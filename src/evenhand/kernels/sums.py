@@ -100,25 +100,28 @@ def deal_clusters(shares, order, n_folds):
 
 # A series ends after at most so many terms, or where one changes the scores by less than that.
 _SERIES_TERMS, _SERIES_END = 60, 1e-11
-# Largest move of a linear predictor.
-MOST = 25.0
+# Groups from which M, in all but the first term, is taken for a diagonal matrix plus a constant, as
+# it is where probabilities are the same in all cells: a product with it costs the groups, not their
+# square. Of 60 groups of 6,000 rows that moves leave-one-out losses by 0.1 % of the correction.
+_MANY = 50
 
 
 @jit
 def leave_out_by_series(eta, p, leverage, cell, target, single, label, bounds, scratch, out):
     """Loss of each entry without one of its rows; left alone where a series converges too slowly.
 
-    The step is (I − ωMV)⁻¹ ωM(p − t) = Σⱼ (ωMV)ʲ ωM(p − t), its first term alone up to the norm
-    bounds[0]. `label` is the group of an entry, or −1 for one of memberships `target`.
+    The step is (I − ωMV)⁻¹ ωM(p − t) = Σⱼ (ωMV)ʲ ωM(p − t). `bounds` are the norms up to which its
+    first term is enough and a series converges, and the largest step. `label` is the group of an
+    entry, or −1 for one of memberships `target`.
     """
     q = eta.shape[1]
-    mean, step, series = scratch[0], scratch[1], scratch[2:]
-    last, norm = -1, 0.0
+    mean, apart, step, series = scratch[0], scratch[1], scratch[2], scratch[3:]
+    last, norm, common = -1, 0.0, 0.0
     for i in range(len(cell)):
         c, omega = cell[i], single[i]
         m = leverage[c]
         if c != last:  # entries come cell by cell
-            last, norm = c, _mean_and_norm(m, p[c], mean, q)
+            last, (norm, common) = c, _mean_and_norm(m, p[c], mean, apart, q)
         if omega * norm > bounds[1]:
             continue
         for k in range(q):
@@ -127,10 +130,10 @@ def leave_out_by_series(eta, p, leverage, cell, target, single, label, bounds, s
                 own = m[label[i] - 1, k]
             step[k] = omega * (mean[k] - own)
         if omega * norm > bounds[0]:
-            _sum_series(m, p[c], omega, step, series, q)
+            _sum_series(m, apart, common, p[c], omega, step, series, q)
         for k in range(q):
-            x = step[k] if step[k] > -MOST else -MOST
-            step[k] = eta[c, k] + (x if x < MOST else MOST)
+            x = step[k] if step[k] > -bounds[2] else -bounds[2]
+            step[k] = eta[c, k] + (x if x < bounds[2] else bounds[2])
         own = _dot(step, target[i, 1:], q) if label[i] < 0 else 0.0
         if label[i] > 0:
             own = step[label[i] - 1]
@@ -138,16 +141,20 @@ def leave_out_by_series(eta, p, leverage, cell, target, single, label, bounds, s
 
 
 @piece
-def _mean_and_norm(m, p, mean, q):
-    """Fill Mp; a bound on the eigenvalues of MV."""
-    norm = 0.0
+def _mean_and_norm(m, p, mean, apart, q):
+    """A bound on the eigenvalues of MV, and the mean c of M off its diagonal; fill Mp, M_kk − c."""
+    norm, common = 0.0, 0.0
     for k in range(q):
         mean[k] = _dot(m[k], p, q)
         row = 0.0
         for j in range(q):
             row += abs(m[k, j] - mean[k]) * p[j]
+            common += m[k, j] if j != k else 0.0
         norm = row if row > norm else norm
-    return norm
+    common /= q * (q - 1.0)
+    for k in range(q):
+        apart[k] = m[k, k] - common
+    return norm, common
 
 
 @piece_sum
@@ -173,19 +180,21 @@ def _log_total(scores, scratch, q):
 
 
 @piece
-def _sum_series(m, p, omega, b, scratch, q):
-    """b ← Σⱼ (ω M V)ʲ b."""
+def _sum_series(m, apart, common, p, omega, b, scratch, q):
+    """b ← Σⱼ (ω M V)ʲ b; beyond `_MANY` groups with diag(apart) + common in place of M."""
     term, z, total = scratch[0], scratch[1], scratch[2]
     for k in range(q):
         term[k] = b[k]
         total[k] = b[k]
     for _ in range(_SERIES_TERMS):
-        mean = _dot(p, term, q)
+        mean, whole = _dot(p, term, q), 0.0
         for k in range(q):
             z[k] = p[k] * (term[k] - mean)
+            whole += z[k]
         largest = 0.0
         for k in range(q):
-            term[k] = omega * _dot(m[k], z, q)
+            image = apart[k] * z[k] + common * whole if q >= _MANY else _dot(m[k], z, q)
+            term[k] = omega * image
             total[k] += term[k]
             size = abs(term[k])
             largest = size if size > largest else largest

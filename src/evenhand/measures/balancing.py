@@ -235,9 +235,7 @@ class _Strata:
     def means(self, mass: Vector, values: Any) -> Any:
         """Weighted means of each stratum; 0 where it has no mass."""
         total = self.table @ mass
-        if values.ndim == 1:
-            return self.table @ (mass * values) / np.where(total > 0, total, 1.0)
-        return self.table @ (mass[:, None] * values) / np.where(total > 0, total, 1.0)[:, None]
+        return ((self.table @ (mass * values.T).T).T / np.where(total > 0, total, 1.0)).T
 
     def center(self, mass: Vector, values: Any) -> Any:
         """Values less the weighted mean of their stratum."""
@@ -589,9 +587,7 @@ class Regression:
     """
 
     def __init__(self, basis: Basis, groups: Groups, s: Vector | None = None):
-        n = groups.n_known
-        self.basis, self.groups = basis, groups
-        self.weight = np.ones(n) if groups.weight is None else groups.weight
+        self.basis, self.groups, self.weight = basis, groups, groups.row_weight
         self.strata = _Strata(basis.strata, basis.n_strata)
         rows = np.flatnonzero(self.weight > 0)
         X, block = _scaled(basis, rows, self.weight[rows])
@@ -654,7 +650,7 @@ def summarize_controls(controls: Controls, groups: Groups) -> tuple[Vector, str]
         return single, f"{controls.names[0]} itself"
     if groups.known is not None:
         controls = controls.take(groups.known)
-    weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     basis = build_basis(controls, groups.n_effective)
     p = Regression(basis, groups).probabilities
     order = np.argsort(groups.shares, kind="stable")

@@ -64,25 +64,7 @@ def about(cells: Cells) -> dict[str, Any]:
 
 def from_arrow(table: Any) -> dict[str, Any]:
     """The fields of Cells from what :func:`to_arrow` writes, every one checked."""
-    metadata = getattr(getattr(table, "schema", None), "metadata", None)
-    if not hasattr(table, "column_names"):
-        raise InputError("table", f"be a pyarrow Table, got {type(table).__name__}")
-    try:
-        head = json.loads((metadata or {})[KEY])
-    except KeyError:
-        raise InputError(
-            "table", f"have the metadata {FORMAT!r}, which Cells.to_arrow writes, got "
-            f"{sorted(k.decode() for k in metadata or {})}",
-        ) from None  # fmt: skip
-    except ValueError as error:
-        raise InputError("table", f"have metadata in JSON: {error}") from None
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise InputError("table", f"say that its format is {FORMAT!r} in its metadata")
-    if head.get("version") != VERSION:
-        raise InputError(
-            "table", f"be of version {VERSION}, got {head.get('version')!r}",
-            hint="it was written by another version of evenhand.",
-        )  # fmt: skip
+    head = _head(table)
     edges = Edges.from_dict(head.get("edges"))
     labels, names = _labels(head)
     unknown = head.get("n_unknown")
@@ -104,6 +86,30 @@ def from_arrow(table: Any) -> dict[str, Any]:
     columns = {name: _numbers(table, name, name in whole) for name in wanted}
     fields = checked(columns, edges, labels, names, unknown)
     return {**fields, "expected": expected, "assume": assume}
+
+
+def _head(table: Any) -> dict[str, Any]:
+    """What the metadata of a table of cells say, of this format and version."""
+    metadata = getattr(getattr(table, "schema", None), "metadata", None)
+    if not hasattr(table, "column_names"):
+        raise InputError("table", f"be a pyarrow Table, got {type(table).__name__}")
+    try:
+        head = json.loads((metadata or {})[KEY])
+    except KeyError:
+        raise InputError(
+            "table", f"have the metadata {FORMAT!r}, which Cells.to_arrow writes, got "
+            f"{sorted(k.decode() for k in metadata or {})}",
+        ) from None  # fmt: skip
+    except ValueError as error:
+        raise InputError("table", f"have metadata in JSON: {error}") from None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise InputError("table", f"say that its format is {FORMAT!r} in its metadata")
+    if head.get("version") != VERSION:
+        raise InputError(
+            "table", f"be of version {VERSION}, got {head.get('version')!r}",
+            hint="it was written by another version of evenhand.",
+        )  # fmt: skip
+    return head
 
 
 def checked(
@@ -274,9 +280,13 @@ def write_cells(
     if suppressed is not None:
         said[_SMALL] = json.dumps(suppressed._asdict()).encode()
     table = table.replace_schema_metadata({**said, _SUM: _digest(table, said)})
-    return write_file(
-        path, lambda temporary: parquet.write_table(table, temporary, compression="zstd"), force
-    )
+    # Bytes of the same place in numbers side by side: a quarter less than numbers one by one.
+    floats = [field.name for field in table.schema if field.name not in INTEGERS]
+    how: dict[str, Any] = {
+        "compression": "zstd", "compression_level": 9, "use_dictionary": list(INTEGERS),
+        "use_byte_stream_split": floats,
+    }  # fmt: skip
+    return write_file(path, lambda temporary: parquet.write_table(table, temporary, **how), force)
 
 
 def suppressed_in(path: Any) -> Suppressed | None:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from .._core.arrays import Mask, Rows, Vector
 from .._core.files import TableError
 from .._core.validation import InputError, check_column, check_index
-from ..data.bands import Continuous
 from ..data.copies import NEAR, are_copies
 from ..data.groups import Groups, resolve_groups
 from ..data.labels import lasting, sorted_labels
@@ -139,12 +138,6 @@ class Cells:
             Those of the cells that these are to be merged with; a number of bins per side; or a
             grid that suits the rows at hand.
         """
-        if isinstance(sensitive_features, Continuous):
-            raise InputError(
-                "sensitive_features", "be labels, got a Continuous: a measurement cannot be "
-                "counted into cells",
-                hint="audit the rows themselves, or cut it with evenhand.bands.",
-            )  # fmt: skip
         check_index(
             y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
             sample_weight=sample_weight, frequency=frequency,
@@ -154,10 +147,8 @@ class Cells:
         weight = check_weight(sample_weight, len(s))
         people = None if frequency is None else check_frequency(frequency, len(s))
         groups = resolve_groups(sensitive_features, n_rows=len(s), require_two=False, warn=False)
-        _refuse_regression(groups)
-        used = np.ones(len(s), dtype=bool)
-        for column in (weight, people):
-            used &= True if column is None else column > 0
+        _refuse_uncountable(groups)
+        used = np.logical_and.reduce([c > 0 for c in (weight, people) if c is not None] or [s == s])
         if not isinstance(edges, Edges):
             seen, target = _take(used, s, y)
             edges = Edges.from_values(seen, target, edges)
@@ -389,7 +380,12 @@ def together(cells: Cells) -> tuple[Cells, Vector]:
     return people, share / share.sum(axis=1, keepdims=True)
 
 
-def _refuse_regression(groups: Groups) -> None:
+def _refuse_uncountable(groups: Groups) -> None:
+    if groups.measured is not None:
+        raise InputError(
+            "sensitive_features", "be labels, got a Continuous: a measurement cannot be counted "
+            "into cells", hint="audit the rows themselves, or cut it with evenhand.bands.",
+        )  # fmt: skip
     if groups.assume == "group":
         raise InputError(
             "sensitive_features", 'be a Proxy without assume="group" here: expected counts weigh '

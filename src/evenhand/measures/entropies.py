@@ -242,12 +242,8 @@ def estimate_entropies(
         columns = {name: variables[name] for name in varying}
         independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
     if groups.measured is not None:
-        from ..estimators.densities import measured_ratios
-
         pairs = {c.name: (reduced.get(c.given, ()), reduced.get(c.joint, ())) for c in criteria}
-        ratios = measured_ratios(variables, list(pairs.values()), groups, estimator)
-        by_name = {name: ratios[pair] for name, pair in pairs.items()}
-        return MeasuredEntropies({}, {}, groups, independent, by_name)
+        return _measured(pairs, variables, groups, estimator, independent)
     losses = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
     terms = share_terms(groups)
     losses[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
@@ -265,6 +261,18 @@ def estimate_entropies(
         average -= fewer * rows[condition].left_out
         mean[condition] = max(average, 0.0) if reduced[condition] else groups.entropy
     return Entropies(mean, rows, groups, independent)
+
+
+def _measured(
+    pairs: dict[str, tuple[Condition, Condition]], variables: Mapping[str, Array], groups: Groups,
+    estimator: EntropyEstimator, independent: dict[str, float],
+) -> MeasuredEntropies:  # fmt: skip
+    """Log density ratios of a measurement, for what is given and joint by name of the criterion."""
+    from ..estimators.densities import measured_ratios
+
+    ratios = measured_ratios(variables, list(pairs.values()), groups, estimator)
+    by_name = {name: ratios[pair] for name, pair in pairs.items()}
+    return MeasuredEntropies({}, {}, groups, independent, by_name)
 
 
 def people_effective(groups: Groups, frequency: Array) -> float:

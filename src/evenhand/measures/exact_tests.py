@@ -85,16 +85,8 @@ def draw_handful(
     from ..kernels.contrasts import feature_matrix
 
     f = feature_matrix(*rows) - mean
-    total = np.zeros((N_DRAWS, f.shape[1]))
-    taken = np.empty((N_DRAWS, 0), dtype=np.intp)
-    for j in range(count):
-        # One of the rows not yet taken, by its place among them.
-        row = rng.integers(len(f) - j, size=N_DRAWS)
-        for before in np.sort(taken, axis=1).T:
-            row += row >= before
-        taken = np.column_stack([taken, row])
-        total += f[row]
-    return np.square(total @ root).sum(axis=1)
+    drawn = [rng.choice(len(f), count, replace=False, shuffle=False) for _ in range(N_DRAWS)]
+    return np.square(f[np.array(drawn)].sum(axis=1) @ root).sum(axis=1)
 
 
 @dataclass(frozen=True)

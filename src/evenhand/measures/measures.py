@@ -370,40 +370,42 @@ def measure(
     and more for small groups; of clustered rows n counts those that are worth independent ones.
     Where an estimator averages several bases, the variance between what they say is added.
 
+    The interval of a measurement holds 0 unless the test rejects at its level, or the value lies
+    many standard errors above.
+
     `frequency` says for how many people a row stands, each with its share of the weight; errors
     and sizes are then those of people, with Σω²ψ²/f for Σω²ψ².
     """
-    groups = entropies.groups
+    groups, joint = entropies.groups, entropies.joint(criterion)
     n_people, n_effective = groups.n_known, groups.n_effective
     if frequency is not None:
         n_people = round(frequency.sum())
         n_effective = people_effective(groups, frequency)
-    value, nats = entropies.normalized(criterion), entropies.nats(criterion)
-    slope = entropies.slope(criterion)
-    freedom, independent = math.inf, math.nan
-    if entropies.exhausted(criterion):
-        stderr = float("nan")
-    else:
-        psi = entropies.influence(criterion)
+    value = entropies.normalized(criterion)
+    freedom, independent, stderr = math.inf, math.nan, math.nan
+    if not entropies.exhausted(criterion):
+        psi, slope = entropies.influence(criterion), entropies.slope(criterion)
         independent = entropies.independent.get(criterion.name, n_effective)
         noise = entropies.fitting_noise(criterion, independent) / slope
         if n_boot:
             spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
         else:
             spread = standard_error(psi, groups.weight, groups.cluster, frequency)
-        between = math.sqrt(entropies.joint(criterion).between) / slope
-        stderr = math.hypot(spread, noise, between)
+        stderr = math.hypot(spread, noise, math.sqrt(joint.between) / slope)
         freedom = freedom_of(psi, groups)
-    quantile = float(stdtrit(freedom, 0.5 + confidence_level / 2))
-    interval = root_interval(value, quantile * stderr)
-    joint = entropies.joint(criterion)
+    low, high = root_interval(value, float(stdtrit(freedom, 0.5 + confidence_level / 2)) * stderr)
+    # Densities given a variable with steps lean upwards by half a standard error, and the test of a
+    # measurement does not.
+    doubted = p_value >= 1.0 - confidence_level and value <= SURE_ERRORS * stderr
+    if groups.measured is not None and doubted:
+        low = 0.0
     return Measure(
         criterion=criterion.name,
         value=value,
-        nats=nats,
+        nats=entropies.nats(criterion),
         normalizer=entropies.normalizer(criterion),
         stderr=stderr,
-        interval=interval,
+        interval=(low, high),
         p_value=p_value,
         estimator=estimator,
         chosen=joint.chosen,

@@ -13,13 +13,13 @@ from .._core.provenance import stamp
 from ..measures.measures import HOLDS, VIOLATED
 from .charts import Bar, Chart, bar_chart
 from .markup import element, join, label, page
+from .page import made_with, signature_block
 from .view import Figure, Name, Note, Table, View, section, view_of
 from .words import clean, fixed, group_name, number, percent, short_names, span, with_interval
 
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers, Part
     from ..auditing.monitoring import Look, Monitor
-    from ..training.alternatives import Alternatives
 
 
 # ------------------------------------------------------------------------------------------------
@@ -230,8 +230,8 @@ def looks_chart(result: Monitor, name: str) -> Chart:
     return chart
 
 
-def result_page(result: Drivers | Monitor | Alternatives) -> str:
-    """Return the page of a result that is not to be signed."""
+def result_page(result: Any) -> str:
+    """Return the page of drivers, monitoring or alternatives, with what they were made with."""
     title = {
         "Drivers": "Drivers of a disparity",
         "Monitor": "Monitoring report",
@@ -239,5 +239,10 @@ def result_page(result: Drivers | Monitor | Alternatives) -> str:
     }
     named = result.sensitive_name != "group"
     under = join(["By ", label(result.sensitive_name, 80)]) if named else None
-    data = {**result.to_dict(), **stamp()}
-    return page(title[type(result).__name__], under, [section(view_of(result))], data)
+    facts: list[tuple[str, Any]] = []
+    if type(result).__name__ == "Monitor":
+        limits = [f"{name} at most {limit:g}" for name, limit in result.limits.items()]
+        facts = [("Limits", "; ".join(limits) or "none"),
+                 ("Chance of a false alarm", percent(result.level))]  # fmt: skip
+    body = [section(view_of(result)), section(made_with(facts)), signature_block()]
+    return page(title[type(result).__name__], under, body, {**result.to_dict(), **stamp()})

@@ -211,24 +211,27 @@ def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
     """Return data and software: enough to do it again."""
     known = f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a {unknown_words(audit)}"
     count = [] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]
-    weights = "none" if audit._sample.get("weight") is None else "given"
+    weighted = audit._sample.get("weight") is not None
     if audit.pricing is not None and audit.pricing.has_exposure:
-        weights = "the exposure"
+        weighted = False
+    weights = audit.counted or ("given" if weighted else "none")
     table = [
         *((str(name), escape(value)) for name, value in {"Weights": weights, **more}.items()),
         ("Sensitive attribute", label(audit.sensitive_name)),
         ("Rows", " ".join([f"{known}.", *audit.remarks])),
         *count,
         ("Confidence level", percent(audit.confidence_level)),
-        ("Software", _software()),
-        ("Written", now().strftime("%Y-%m-%d %H:%M UTC")),
     ]
-    return View("Data and software", [facts(table)])
+    return made_with(table)
 
 
-def _software() -> str:
+def made_with(rows: Sequence[tuple[str, Any]]) -> View:
+    """Return facts about the data, the software and when the page was written."""
     versions = [f"{name} {version(name)}" for name in _PACKAGES]
-    return ", ".join([f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"])
+    software = [f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"]
+    written = now().strftime("%Y-%m-%d %H:%M UTC")
+    made = [*rows, ("Software", ", ".join(software)), ("Written", written)]
+    return View("Data and software", [facts(made)])
 
 
 # ------------------------------------------------------------------------------------------------

@@ -57,31 +57,24 @@ if TYPE_CHECKING:
     from ..training.path import FairnessPath, Request
 
 
-# Marks beside a weight, where words would not fit.
-MARKS = {"selected": "→", "dominated": "·", "mixed": "~", "": " "}
-_MEANINGS = {
-    "selected": "selected",
-    "dominated": "another model is better in both",
-    "mixed": "mixed: some folds give all people the same score",
+# Marks beside a weight, where words would not fit, and what they mean.
+MARKS = {
+    "→": "selected",
+    "·": "another model is better in both",
+    "~": "mixed: some folds give all people the same score",
 }
 
 
 def path_view(path: FairnessPath) -> View:
     """Return the frontier as a table that fits a terminal."""
     prefit = ", around a model that was fitted before" if path.fitted_before else ""
-    table = points_table(path)
-    rows = [[f"{MARKS[row[-1]]} {row[0]}", *row[1:-1]] for row in table.rows]
-    remarks = {row[-1] for row in table.rows}
-    legend = [f"{MARKS[name]} {text}" for name, text in _MEANINGS.items() if name in remarks]
-    legend.append(f"weight: of fairness against {path.accuracy.symbol}")
     name = short_names([path.sensitive_name], 60)[0]
     return View(
         f"Frontier of {path.accuracy.symbol} and {path.criterion}",
         [
             f"{_path_counts(path)}, held out in {path.n_splits} folds{prefit}.",
             f"{name}: {', '.join(short_names(path.labels, 40))}.",
-            Table(["  weight", *table.heads[1:-1]], rows, table.caption),
-            Note(f"{'; '.join(legend)}."),
+            *points_table(path),
         ],
     )
 
@@ -93,19 +86,23 @@ def _path_counts(path: FairnessPath) -> str:
     return f"{len(path)} models, {rows}"
 
 
-def points_table(path: FairnessPath) -> Table:
-    """Return one row per model, with a remark in the last column."""
+def points_table(path: FairnessPath) -> list[Any]:
+    """Return one row per model, with a mark before its weight, and what the marks mean."""
     rows = []
     for point, dominated, mixed in zip(path.points, path.dominated(), path.mixed, strict=True):
-        note = "mixed" if mixed else "dominated" if dominated else ""
+        mark = "→" if point is path.selected else "~" if mixed else "·" if dominated else " "
         rows.append([
-            f"{point.fairness_weight:.4g}",
+            f"{mark} {point.fairness_weight:.4g}",
             f"{point.accuracy:.4f} ± {point.accuracy_interval[1] - point.accuracy:.4f}",
             *map(plus_minus, point.measures.values()),
-            "selected" if point is path.selected else note,
         ])  # fmt: skip
-    heads = ["fairness weight", path.accuracy.symbol, *path.criteria, "remark"]
-    return Table(heads, rows, f"Models, held out ({half_width(path)})", path._columns(), "path.csv")
+    heads = ["  weight", path.accuracy.symbol, *path.criteria]
+    caption = f"Models, held out ({half_width(path)})"
+    used = {row[0][0] for row in rows}
+    legend = [f"{mark} {text}" for mark, text in MARKS.items() if mark in used]
+    legend.append(f"weight: of fairness against {path.accuracy.symbol}")
+    note = Note(f"{'; '.join(legend)}.")
+    return [Table(heads, rows, caption, path._columns(), "path.csv"), note]
 
 
 # ------------------------------------------------------------------------------------------------
@@ -328,7 +325,7 @@ def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
         for name, values in audit._groups.columns.items():
             by_group.setdefault(name, []).extend(values)
     words = element("p", "Groups under every model:", class_="note screen")
-    return View("All models", [points_table(path), words, csv_link(by_group, "groups.csv")])
+    return View("All models", [*points_table(path), words, csv_link(by_group, "groups.csv")])
 
 
 def _pictures(before: Audit, after: Audit) -> View:

@@ -36,24 +36,13 @@ SIGNIFICANT = 0.05
 
 def impact_view(impact: Impact) -> View:
     """Return each group beside the reference, small groups in a table of their own."""
-    names = [impact.reference, *(g for g in impact.groups if g != impact.reference)]
-    small = [g for g in names[1:] if g in impact.apart]
-    parts = [
-        *map(Note, _impact_notes(impact)),
-        _impact_table(impact, [g for g in names if g not in small], "Groups against the reference"),
-    ]
-    if small:
-        parts += [
-            Note(
-                f"Groups with less than {percent(impact.smallest)} of the rows are listed apart; "
-                "their intervals and p-values do not allow for the other groups."
-            ),
-            _impact_table(impact, small, "Small groups against the reference"),
-        ]
+    parts = [*map(Note, _impact_notes(impact)), _impact_table(impact)]
     return View(f"Impact by {short_names([impact.sensitive_name], 40)[0]}", parts)
 
 
-def _impact_table(impact: Impact, names: list[str], caption: str) -> Table:
+def _impact_table(impact: Impact) -> Table:
+    others = [g for g in impact.groups if g != impact.reference]
+    names = [impact.reference, *sorted(others, key=lambda g: g in impact.apart)]
     numbers = {(n.group, n.statistic, n.at): n for n in impact.numbers if n.statistic in _HEADS}
     columns = list(dict.fromkeys(key[1:] for key in numbers))
     order, cutoffs = list(_HEADS), list(impact.cutoffs)
@@ -70,8 +59,7 @@ def _impact_table(impact: Impact, names: list[str], caption: str) -> Table:
         ]
         for name in names
     ]
-    csv = impact._columns() if impact.reference in names else None
-    return Table(heads, rows, caption, csv, "impact.csv")
+    return Table(heads, rows, "Groups against the reference", impact._columns(), "impact.csv")
 
 
 def _impact_cell(n: ImpactNumber | None) -> str:
@@ -101,6 +89,11 @@ def _impact_notes(impact: Impact) -> list[str]:
         f"once (max |t|, covariance over {unit}). * marks p < {SIGNIFICANT:g} after Holm's "
         "correction over the groups."
     )
+    if impact.apart:
+        notes.append(
+            f"Groups with less than {percent(impact.smallest)} of the rows are listed last; their "
+            "intervals and p-values do not allow for the other groups."
+        )
     if any(n.statistic == "mean_ratio" and not n.defined for n in impact.numbers):
         notes.append("A ratio of means is defined only where both means are above zero.")
     return notes

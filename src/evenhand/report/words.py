@@ -82,6 +82,8 @@ def group_name(label: str) -> str:
 
 def part_name(part: str) -> str:
     """A part of an audit: "group 'north' against the rest", or an attribute."""
+    if part == "group":  # the name of an attribute that came without one
+        return "all groups"
     group, against, _ = part.rpartition(" against the rest")
     return f"{group_name(group)}{against}" if against else f"'{short_names([part], 60)[0]}'"
 

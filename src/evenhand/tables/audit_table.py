@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._core.progress import waiting
-from .._core.validation import InputError
+from .._core.validation import InputError, name_others
 from ..auditing.audits import audit, given_controls
 from ..auditing.conditional import Conditional
 from ..auditing.result import Audit
@@ -19,7 +19,6 @@ from ..measures.cells import Cells
 from ..measures.edges import Edges
 from .engines import Held, open_table
 from .plan import Columns, check_levels, without_blank
-from .readers import nearest
 
 
 def audit_table(
@@ -36,6 +35,7 @@ def audit_table(
     confidence_level: float = 0.95,
     engine: str | None = None,
     missing: Sequence[str] = (),
+    assume: str | None = None,
     explain: bool = False,
 ) -> Audit | str:
     """Measure the fairness of scores in a table, where it is.
@@ -58,7 +58,8 @@ def audit_table(
         Column with the scores.
     sensitive_features : str or list of str
         Columns with the group of each row; several are crossed. NULL, NaN and empty text mean that
-        the group is not known. Up to 200 levels each.
+        the group is not known. Up to 200 levels each. Or a mapping of group → column with its
+        probability, where groups were inferred: rows then give expected counts.
     sample_weight, frequency : str, optional
         Columns with weights, and with the number of people that each row stands for.
     controls : str or list of str, optional
@@ -77,6 +78,8 @@ def audit_table(
         of a table there.
     missing : sequence of str
         Labels of groups that stand for "not known", such as "NA", beside NULL, NaN and blanks.
+    assume : {"guess"}, optional
+        Of :class:`evenhand.Proxy`, for probabilities. Without it no verdict passes.
     explain : bool
         Print the queries in place of counting, and return them as text. The light ones are run,
         since the last one has their results in it.
@@ -109,7 +112,7 @@ def audit_table(
     arguments = {
         "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
-        "missing": missing,
+        "missing": missing, "assume": assume,
     }  # fmt: skip
     if explain:
         text = explain_cells(table, **arguments)
@@ -170,6 +173,8 @@ def cells_of(
     engine: str | None = None,
     missing: Sequence[str] = (),
     bands: Mapping[str, Any] | None = None,
+    keys: Sequence[str] = (),
+    assume: str | None = None,
 ) -> Cells:
     """Count the rows of a table into :class:`evenhand.Cells`, where it is.
 
@@ -182,10 +187,15 @@ def cells_of(
         that suits the table.
     bands : mapping of column → edges, optional
         Where sensitive columns of numbers or dates are cut; see :func:`evenhand.bands`.
+    keys : sequence of str
+        Columns that people are counted by before their groups.
+    assume : {"guess"}, optional
+        As in :func:`audit_table`.
     """
     columns = columns_of(
-        y_true, y_pred, sensitive_features, sample_weight, frequency, missing=missing, bands=bands
-    )
+        y_true, y_pred, sensitive_features, sample_weight, frequency, missing=missing, bands=bands,
+        keys=keys, assume=assume,
+    )  # fmt: skip
     with waiting("Looking at the table") as say:
         return _counted(table, columns, edges, engine, say)
 
@@ -229,47 +239,49 @@ def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any
 def columns_of(
     y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any = None,
     frequency: Any = None, controls: Any = (), missing: Sequence[str] = (),
-    bands: Mapping[str, Any] | None = None,
+    bands: Mapping[str, Any] | None = None, keys: Sequence[str] = (), assume: str | None = None,
 ) -> Columns:  # fmt: skip
     """Names of columns, checked to be names."""
-    several = sensitive_features
-    groups = [several] if isinstance(several, str) else several
-    if not isinstance(groups, list | tuple) or not groups:
+    shares = dict(sensitive_features) if isinstance(sensitive_features, Mapping) else {}
+    groups = (*keys, *_named("sensitive_features", list(shares.values()) or sensitive_features))
+    beside = _named("controls", controls)
+    if shares and (beside or assume == "group" or len(shares) < 2):
         raise InputError(
-            "sensitive_features", "be the name of a column or a list of names, got "
-            f"{type(several).__name__}", hint="columns themselves go to evenhand.audit.",
+            "sensitive_features", "be the probabilities of at least two groups, without controls "
+            'and without assume="group", which need rows', hint="audit the rows themselves.",
         )  # fmt: skip
     given = {
         "y_pred": y_pred, "y_true": y_true, "sample_weight": sample_weight, "frequency": frequency,
-        **{f"sensitive_features[{j}]": name for j, name in enumerate(groups)},
     }  # fmt: skip
     for argument, name in given.items():
-        if not isinstance(name, str) and (name is not None or argument == "y_pred"):
-            raise InputError(
-                argument, f"be the name of a column, got {type(name).__name__}",
-                hint="columns themselves go to evenhand.audit.",
-            )  # fmt: skip
-    if len(set(groups)) < len(groups):
+        if name is not None or argument == "y_pred":
+            _check_text(argument, name)
+    if not groups or len(set(groups)) < len(groups):
         raise InputError("sensitive_features", f"be distinct columns, got {list(groups)}")
-    beside = [controls] if isinstance(controls, str) else controls
-    if not isinstance(beside, list | tuple) or not all(isinstance(v, str) for v in beside):
-        raise InputError(
-            "controls", "be the name of a column or a list of names, got "
-            f"{type(controls).__name__}", hint="columns themselves go to evenhand.audit.",
-        )  # fmt: skip
     crossed = (*groups, *beside)
     if len(set(crossed)) < len(crossed) or y_pred in beside:
         raise InputError("controls", f"be columns other than groups and score, got {list(beside)}")
     return Columns(
-        y_pred,
-        y_true,
-        crossed,
-        sample_weight,
-        frequency,
-        tuple(beside),
-        tuple(missing),
-        bands or {},
-    )
+        y_pred, y_true, tuple(keys) if shares else crossed, sample_weight, frequency, beside,
+        tuple(missing), bands or {}, shares, assume,
+    )  # fmt: skip
+
+
+def _named(argument: str, names: Any) -> tuple[str, ...]:
+    """One name or a list of them."""
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list | tuple):
+        _check_text(argument, names, "be the name of a column or a list of names")
+    for j, name in enumerate(listed):
+        _check_text(f"{argument}[{j}]", name)
+    return tuple(listed)
+
+
+def _check_text(argument: str, name: Any, must: str = "be the name of a column") -> None:
+    if not isinstance(name, str):
+        raise InputError(
+            argument, must, type(name).__name__, "columns themselves go to evenhand.audit."
+        )
 
 
 def check_columns(
@@ -284,7 +296,10 @@ def check_columns(
     more : dict of argument → column, optional
         Of groups that have another role.
     """
-    roles = {**columns.numbers, **{k: v for k, v in (more or {}).items() if v is not None}}
+    shares = {f"sensitive_features[{k!r}]": name for k, name in columns.shares.items()}
+    roles = {**columns.numbers, **shares}
+    numbers = set(roles)
+    roles |= {k: v for k, v in (more or {}).items() if v is not None}
     roles |= {
         f"controls[{columns.controls.index(name)}]" if name in columns.controls
         else f"sensitive_features[{j}]": name
@@ -293,15 +308,10 @@ def check_columns(
     }  # fmt: skip
     for argument, name in roles.items():
         if name not in kinds:
-            close = nearest(name, kinds)
-            hint = f" Did you mean {close!r}?" if close is not None else ""
-            shown = ", ".join(repr(n) for n in list(kinds)[:30])
-            raise InputError(
-                argument, f"be a column of the table: there is no {name!r}.{hint} Its columns are "
-                f"{shown}",
-            )  # fmt: skip
+            others = name_others(name, kinds)
+            raise InputError(argument, f"be a column of the table: there is no {name!r}.{others}")
         kind = kinds[name]
-        if argument in columns.numbers and kind not in ("number", "boolean"):
+        if argument in numbers and kind not in ("number", "boolean"):
             raise InputError(
                 argument, f"be numbers: column {name!r} of the table holds {kind}",
                 hint="check that it is the right column; numbers kept as text must be cast in the "
@@ -343,7 +353,7 @@ def _check_facts(facts: dict[str, float], columns: Columns) -> None:
         what = "`frequency`" if columns.weight is None else "`sample_weight`"
         raise ValueError(f"{what} must not be zero in every row.")
     for j, name in enumerate(columns.groups):
-        # Engines count distinct values only roughly; the true number is checked with the cells.
+        # Blanks and gaps are among them; the true number is checked with the cells.
         if facts[f"levels_{j}"] > 400:
             check_levels(facts[f"levels_{j}"], name, columns.role(name))
 
@@ -353,7 +363,7 @@ def _check_whole(cells: Cells, facts: dict[str, float], columns: Columns) -> Non
 
     With both weights and frequencies it is not known how many people there were to count.
     """
-    if columns.weight is not None and columns.frequency is not None:
+    if columns.shares or (columns.weight is not None and columns.frequency is not None):
         return
     before = facts["n" if columns.weight is None else "n_used"]
     if columns.frequency is not None:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from .._core.files import PARQUET, TableError, arrow_kind, is_text_type, list_files, value_type
-from .._core.validation import InputError
+from .._core.validation import InputError, name_others, quote
 from .plan import Columns
 from .readers import open_table as open_file
 
@@ -244,5 +244,4 @@ def _check_once(file: str, wanted: Sequence[str], names: list[str], cased: bool)
 
 
 def _no_column(file: str, name: str, names: list[str]) -> None:
-    shown = ", ".join(repr(v) for v in names[:30])
-    raise TableError(f"{file!r} has no column {name!r}. Its columns are {shown}.")
+    raise TableError(f"{file!r} has no column {quote(name)}.{name_others(name, names)}.")

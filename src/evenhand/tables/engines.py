@@ -15,15 +15,16 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.stable.v2 import Implementation
 
-from .._core.validation import InputError, frame_columns
+from .._core.validation import InputError, frame_columns, name_others
 from ..auditing.audits import audit
 from ..auditing.result import Audit
 from ..data.bands import bands
+from ..data.groups import Proxy
 from ..measures.cells import Cells
 from ..measures.edges import Edges
 from .data_files import Batch, Files, look_at
 from .plan import Columns, Engine, EngineError, in_short, is_blank
-from .readers import NULLS, TableError, nearest
+from .readers import NULLS, TableError
 
 ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
 # Before the address of a database that Ibis connects to.
@@ -61,9 +62,12 @@ class Held:
     def count(self, columns: Columns, edges: Edges | int | None) -> Cells:
         """The cells."""
         take = {None: None, **self.columns}
+        who: Any = {name: take[name] for name in columns.groups}
+        if columns.shares:
+            shares = [np.asarray(take[name], dtype=np.float64) for name in columns.shares.values()]
+            who = Proxy(np.column_stack(shares), list(map(str, columns.shares)), columns.assume)
         return Cells.from_rows(
-            take[columns.target], take[columns.score],
-            sensitive_features={name: take[name] for name in columns.groups},
+            take[columns.target], take[columns.score], sensitive_features=who,
             sample_weight=take[columns.weight], frequency=take[columns.frequency], edges=edges,
         )  # fmt: skip
 
@@ -206,7 +210,7 @@ def _typed(rows: nw.LazyFrame[Any], batch: Batch, columns: Columns) -> nw.LazyFr
     """Columns of a CSV file: numbers as such, labels as they are written, "02139" and "NA" too."""
     made = {}
     cut = [name for name, edges in columns.bands.items() if not isinstance(edges[0], str)]
-    for name in (*columns.numbers.values(), *cut):
+    for name in (*columns.numbers.values(), *cut, *columns.shares.values()):
         text = nw.col(name).str.strip_chars()
         if batch.decimal == ",":
             text = text.str.replace_all(",", ".", literal=True)
@@ -479,9 +483,5 @@ def _named_table(connection: Any, name: str, shown: str) -> Any:
         names = sorted(connection.list_tables())
     except Exception:  # the message does without them
         names = []
-    close = nearest(name, names)
-    hint = f" Did you mean {close!r}?" if close is not None else ""
-    listed = f" Its tables are {', '.join(map(repr, names[:30]))}." if names else ""
-    raise InputError(
-        "table", f"be the name of a table: {shown} has no {name!r}.{hint}{listed}"
-    ) from seen
+    others = name_others(name, names, "Its tables are")
+    raise InputError("table", f"be the name of a table: {shown} has no {name!r}.{others}") from seen

@@ -320,27 +320,26 @@ def count_periods(
         One of :data:`PERIODS`; None takes the values of `time`, up to 200 of them, as they are.
     time, cluster : str
     **names : str
-        y_true, y_pred, sensitive_features, sample_weight, frequency and missing.
+        y_true, y_pred, sensitive_features, sample_weight, frequency, missing and assume.
     """
     names["missing"] = names["missing"] or ()
-    wanted = names.pop("sensitive_features")
-    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    wanted = names["sensitive_features"]
+    if isinstance(wanted, Mapping) and cluster is not None:
+        raise InputError("cluster", "be left out for probabilities, which are counted")
     more = [name for name in (time, cluster) if name is not None]
-    columns = columns_of(
-        names["y_true"], names["y_pred"], [*dict.fromkeys([*wanted, *more])],
-        names["sample_weight"], names["frequency"],
-    )  # fmt: skip
+    more = [name for name in more if name not in ([wanted] if isinstance(wanted, str) else wanted)]
+    columns = columns_of(**names, keys=more)
     opened = open_table(table, columns, engine)
     check_columns(opened.kinds(), columns, {"time": time, "cluster": cluster})
     rows = opened.rows.select(*columns.names)
     if cluster is not None and isinstance(rows, nw.LazyFrame):
         rows = nw.from_native(Engine(rows).run(rows), eager_only=True)
     keys = time_keys(rows, time, period)
-    named = {**names, "sensitive_features": [*keys, *wanted]}
     try:
         rows = rows.with_columns(**keys)
         if isinstance(rows, nw.LazyFrame):
-            return _split(cells_of(rows.to_native(), **named), len(keys), period), None
+            cells = cells_of(rows.to_native(), **names, keys=list(keys))
+            return _split(cells, len(keys), period), None
     except TooManyLevels as error:
         if period is not None or error.where != f"(column {next(iter(keys))!r})":
             raise
@@ -352,7 +351,7 @@ def count_periods(
         if rows.collect_schema()[time] != nw.String or period is None:
             raise
         raise ValueError(f"{_no_dates('text that is')} The engine says: {error}") from error
-    return _count_held(rows, list(keys), period, cluster, {**names, "sensitive_features": wanted})
+    return _count_held(rows, list(keys), period, cluster, names)
 
 
 def _count_held(
@@ -387,7 +386,10 @@ def _clustered(
     rows: nw.DataFrame[Any], units: Rows, names: dict[str, Any]
 ) -> tuple[Sample, Rows] | None:
     """Rows of one period whose group is known, and their clusters; None where these are few."""
-    columns = {argument: name for argument, name in names.items() if isinstance(name, str)}
+    groups = names["sensitive_features"]
+    groups = [groups] if isinstance(groups, str) else groups
+    others = ("y_true", "y_pred", "sample_weight", "frequency")
+    columns = {argument: names[argument] for argument in others if names[argument] is not None}
     used = np.ones(len(rows), dtype=bool)
     for argument in ("sample_weight", "frequency"):
         if argument in columns:
@@ -396,10 +398,7 @@ def _clustered(
     if len(np.unique(units[own])) < LEAST:
         return None
     part = {argument: rows[name][own].to_native() for argument, name in columns.items()}
-    labels = {
-        name: known(rows[name][own].to_native(), names["missing"])
-        for name in names["sensitive_features"]
-    }
+    labels = {name: known(rows[name][own].to_native(), names["missing"]) for name in groups}
     sample = Sample.read(
         **part, cluster=units[own], groups_optional=True, unit=units[own], labels=labels
     )
@@ -449,7 +448,7 @@ def monitor(
     time: str | None = None,
     y_true: str | None = None,
     y_pred: str | None = None,
-    sensitive_features: str | Sequence[str] | None = None,
+    sensitive_features: str | Sequence[str] | Mapping[str, str] | None = None,
     sample_weight: str | None = None,
     frequency: str | None = None,
     cluster: str | None = None,
@@ -459,6 +458,7 @@ def monitor(
     estimator: Any = "auto",
     engine: str | None = None,
     missing: Sequence[str] = (),
+    assume: str | None = None,
 ) -> Monitor:
     """Measure a score period by period, and say whether its fairness has moved.
 
@@ -489,8 +489,8 @@ def monitor(
         Chance of one or more false alarms, however long the series and however often one looks.
     estimator : {"auto", "logistic", "lspc"}
         That of the audit. "logistic" is quicker, and sees shifts and spreads alone.
-    engine, missing
-        As in :func:`audit_table`.
+    engine, missing, assume
+        As in :func:`audit_table`, which says how to give probabilities in place of groups.
 
     Returns
     -------
@@ -536,7 +536,7 @@ def monitor(
     columns = {
         "time": time, "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
-        "missing": missing or None,
+        "missing": missing or None, "assume": assume,
     }  # fmt: skip
     # A grid of the score alone is smaller by far, and says as much about independence.
     flat = not any("y" in get_criterion(name).needs for name in criteria)

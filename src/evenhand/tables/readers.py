@@ -7,7 +7,7 @@ the column and the way out.
 from __future__ import annotations
 
 import csv
-import difflib
+import gzip
 import io
 import lzma
 import re
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.files import TableError as TableError
 from .._core.files import is_text_type as is_text_type
 from .._core.files import value_type as value_type
-from .._core.validation import quote
+from .._core.validation import name_others, nearest, quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,13 +91,9 @@ class Source:
         raise TableError(self._unknown(name, option))
 
     def _unknown(self, name: str, option: str) -> str:
-        close = nearest(name, self.names)
-        hint = f" Did you mean {quote(close)}?" if close is not None else ""
-        shown = ", ".join(quote(n) for n in self.names[:30])
-        more = f" and {len(self.names) - 30} more" if len(self.names) > 30 else ""
         text = (
-            f"{option} names {quote(name)}, which {called(self.path)} does not have.{hint} Its "
-            f"columns are {shown}{more}."
+            f"{option} names {quote(name)}, which {called(self.path)} does not have."
+            f"{name_others(name, self.names)}."
         )
         if len(self.names) == 1 and self.kind == "csv":
             text += (
@@ -386,18 +382,60 @@ def _decimal(lines: Sequence[str], separator: str) -> str:
     return "," if comma and not any(_POINT_NUMBER.match(cell) for cell in cells) else "."
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name most like `name`, if any is."""
-    folded: dict[str, str] = {}
-    for candidate in names:
-        folded.setdefault(candidate.casefold().strip()[:200], candidate)
-    close = difflib.get_close_matches(name.casefold().strip()[:200], folded, n=1, cutoff=0.6)
-    return folded[close[0]] if close else None
-
-
 def called(path: Path) -> str:
     return repr(str(path))
 
 
 def _first(error: Exception) -> str:
     return str(error).split("\n")[0][:300]
+
+
+# ------------------------------------------------------------------------------------------------
+# Tables to files.
+
+
+_TEXT = (".csv", ".tsv", ".txt", ".gz")
+
+
+def is_text(path: Path) -> bool:
+    """Whether a table of this name is written as text."""
+    return path.suffix.lower() in _TEXT
+
+
+def write_table(table: pa.Table, path: Path, like: Source | None = None) -> None:
+    """Write a table in the format its name asks for, compressed where it ends in .gz.
+
+    Text has the separator, the decimal point and the encoding of a file that it is to be `like`.
+    """
+    from pyarrow import feather, parquet
+
+    endings = [s.lower() for s in path.suffixes[-2:]]
+    kind = endings[-1] if endings else ""
+    if kind in (".parquet", ".pq"):
+        parquet.write_table(table, str(path))
+    elif kind in (".feather", ".arrow"):
+        feather.write_feather(table, str(path))
+    elif kind in _TEXT:
+        like = like if like is not None and like.kind == "csv" else Source(path, "csv", None, ())
+        separator = "\t" if ".tsv" in endings else like.separator or ","
+        encoding = {"Windows-1252": "cp1252"}.get(like.encoding, like.encoding or "utf-8")
+        # Not Arrow's writer, which quotes every text.
+        opened = gzip.open if kind == ".gz" else open
+        with opened(path, "wt", encoding=encoding, newline="") as stream:
+            writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
+            writer.writerow(table.column_names)
+            for batch in table.to_batches(max_chunksize=50_000):
+                cells = [_as_written(c.to_pylist(), like.decimal) for c in batch.columns]
+                writer.writerows(zip(*cells, strict=True))
+    else:
+        raise TableError(
+            f"{called(path)} must end in .csv, .tsv, .csv.gz, .parquet or .feather, so that its "
+            "format is known."
+        )
+
+
+def _as_written(values: list[Any], decimal: str) -> list[Any]:
+    """Numbers with another decimal point; text stays as it is."""
+    if decimal == "." or not any(isinstance(v, float) for v in values):
+        return values
+    return [str(v).replace(".", decimal) if isinstance(v, float) else v for v in values]

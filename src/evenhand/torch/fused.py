@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from .._core.arrays import Array
-from ..estimators._newton import assemble_hessian
-from .passes import Batch, EagerPasses, Passes, alone, thin
+from .passes import Optimum, Passes, alone, bounded, thin
 from .template import Shape, round_up, source
 
 try:
@@ -27,7 +26,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError(
         "`backend` 'triton' needs the package triton, which is not installed. Hint: "
-        "pip install triton, or FairnessLoss(..., backend='eager'), which is slower."
+        "pip install triton, or FairnessLoss(..., backend='kernels'), on the CPU."
     ) from None
 
 
@@ -44,54 +43,8 @@ _TILES = {
     "second": (256, 4),
     "large second": (128, 4),
     "gradient": (1024, 4),
-    "moments": (1024, 8),
 }
 _WIDE_TILE = 4096
-
-
-@triton.jit
-def _moments_kernel(
-    s_ptr, w_ptr, shift_ptr, out_ptr, n, n_tiles, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
-    """Σω, Σω(s − shift), Σω(s − shift)² of the rows of a program."""
-    shift = tl.load(shift_ptr)
-    total = tl.zeros((BLOCK,), dtype=tl.float32)
-    plain = tl.zeros((BLOCK,), dtype=tl.float32)
-    square = tl.zeros((BLOCK,), dtype=tl.float32)
-    for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):
-        # Rows are numbered in 64 bits where n has them, which costs registers.
-        row = (tile + (n - n)) * BLOCK + tl.arange(0, BLOCK)
-        inside = row < n
-        x = tl.load(s_ptr + row, mask=inside, other=0.0).to(tl.float32) - shift
-        if WEIGHTED:
-            w = tl.load(w_ptr + row, mask=inside, other=0.0)
-        else:
-            w = inside.to(tl.float32)
-        total += w
-        plain += w * x
-        square += w * x * x
-    out = out_ptr + tl.program_id(0) * 3
-    tl.store(out, tl.sum(total, axis=0))
-    tl.store(out + 1, tl.sum(plain, axis=0))
-    tl.store(out + 2, tl.sum(square, axis=0))
-
-
-@triton.jit
-def _center_kernel(part_ptr, shift_ptr, out_ptr, programs, BLOCK: tl.constexpr):
-    """Mean and reciprocal spread from the sums of all programs, without waiting for the host."""
-    row = tl.arange(0, BLOCK)
-    part = part_ptr + 3 * row
-    inside = row < programs
-    total = tl.sum(tl.load(part, mask=inside, other=0.0).to(tl.float64), axis=0)
-    plain = tl.sum(tl.load(part + 1, mask=inside, other=0.0).to(tl.float64), axis=0) / total
-    square = tl.sum(tl.load(part + 2, mask=inside, other=0.0).to(tl.float64), axis=0) / total
-    mean = tl.load(shift_ptr).to(tl.float64) + plain
-    variance = square - plain * plain
-    # As in `batch.standardizer`: no spread at the level of rounding.
-    flat = variance <= 1e-12 * mean * mean
-    inverse = tl.where(flat, 0.0, 1.0 / tl.sqrt(tl.where(flat, 1.0, variance)))
-    tl.store(out_ptr, mean.to(tl.float32))
-    tl.store(out_ptr + 1, inverse.to(tl.float32))
 
 
 @triton.jit
@@ -135,29 +88,10 @@ def _count(n: int, rows: int, device: torch.device, stride: int = 1) -> tuple[in
     return tiles, min(tiles, _PROGRAMS * _processors(device))
 
 
-def center_of(s: Tensor, batch: Batch, start: Tensor | None) -> Tensor:
-    """Mean and reciprocal spread, (2,) float32 on the device; `start` begins with a mean to shift
-    by."""
-    n = len(s)
-    if start is None:
-        # Some of the rows, so that one odd row does not cost the digits of all.
-        start = s[:: max(1, n // 1024)].to(torch.float32).mean()
-    rows, warps = _TILES["moments"]
-    tiles, programs = _count(n, rows, s.device)
-    part = torch.empty((programs, 3), dtype=torch.float32, device=s.device)
-    weighted = batch.weight is not None
-    _moments_kernel[(programs,)](
-        s, batch.weight if weighted else s, start, part, n, tiles, weighted, rows, num_warps=warps
-    )
-    center = torch.empty(2, dtype=torch.float32, device=s.device)
-    _center_kernel[(1,)](part, start, center, programs, round_up(programs))
-    return center
-
-
 class FusedPasses(Passes):
     """By kernels over scores in float32, bfloat16 or float16, and groups by their codes."""
 
-    last_step, last_share = 1e-8, 2e-4
+    last_step, last_share, last_rare = 1e-9, 2e-4, 1e-5
 
     @cached_property
     def _some(self) -> FusedPasses | None:
@@ -172,22 +106,24 @@ class FusedPasses(Passes):
         part.last_step = 0.1 / SAMPLE_ROWS
         return part
 
-    def sample(self) -> FusedPasses | None:
+    def find_optimum(self, kappa: float, start: Array | None) -> Optimum:
         # Processes with more and with fewer rows must not part ways.
-        return self._some if self.batch.reduce is alone else None
+        if start is None and self._some is not None and self.batch.reduce is alone:
+            start = self._some.find_optimum(kappa, None).weights
+        return super().find_optimum(kappa, start)
 
     def sums(self, weights: Array, curved: bool) -> Tensor:
+        head = 1 + weights.size
         if not curved:
-            return self._add_up("first", weights)
-        stride, head = max(1, len(self.s) // SAMPLE_ROWS), 3 + weights.size
+            return self._add_up("first", weights)[:head]
         if not self._by_moments:
             some = self._some or self
-            rest = some._eager.sums(weights, True)[head:] * (len(self.s) / len(some.s))
-            return torch.cat([self._add_up("first", weights), rest])
+            rest = some._moments(weights) * (len(self.s) / len(some.s))
+            return torch.cat([self._add_up("first", weights)[:head], rest])
+        stride = max(1, len(self.s) // SAMPLE_ROWS)
         if stride == 1:
             return self._add_up("second", weights)
-        width = self._shape("second").n_sums
-        out = torch.empty(width, dtype=torch.float64, device=self.s.device)
+        out = torch.empty(self._shape("second").n_sums, dtype=torch.float64, device=self.s.device)
         # The long one first: what follows is made ready while it runs. A Hessian from some of the
         # rows comes with their own loss and score: passed over.
         self._add_up("first", weights, out)
@@ -195,20 +131,31 @@ class FusedPasses(Passes):
         return out
 
     @cached_property
-    def _eager(self) -> EagerPasses:
-        s = self.s.to(torch.float32)
-        return EagerPasses(self.basis, s, self.center, self.limit, self.batch)
-
-    @cached_property
     def _by_moments(self) -> bool:
         """Whether the Hessian is a kernel."""
         shape = self._shape("second")
         return not shape.is_wide and shape.n_sums <= _MOST_SUMS
 
-    def unpack(self, flat: Array, free: int) -> Array:
-        if self._by_moments and len(flat):
-            return assemble_hessian(self.basis, flat, free)
-        return flat.reshape(-1, free * self.basis.n_terms)
+    def _moments(self, weights: Array) -> Tensor:
+        """Moments of the blocks (k, l ≤ k) of the Hessian, in plain PyTorch, for many groups."""
+        b, basis, free = self.batch, self.basis, len(weights)
+        t, _ = bounded((self.s.float() - self.center[0]) * self.center[1], self.limit)
+        m = [torch.ones_like(t), t]
+        if basis.n_variables == 2:
+            assert b.target is not None
+            m.append(b.target)
+        for one, other in basis.factors[len(m) :]:
+            m.append(m[one] * m[other])
+        phi = torch.stack(m[: basis.n_terms], dim=1)
+        w = torch.as_tensor(weights, dtype=torch.float32, device=t.device)
+        omega = torch.ones_like(t) if b.weight is None else b.weight
+        with torch.autocast(t.device.type, enabled=False):
+            p = torch.softmax(torch.nn.functional.pad(phi @ w.T, (1, 0)), dim=1)[:, 1:]
+            blocks = torch.stack(
+                [torch.diag(p.T @ (omega * x)) - (p * (omega * x)[:, None]).T @ p for x in m], dim=2
+            )
+        rows, columns = torch.tril_indices(free, free, device=t.device)
+        return blocks[rows, columns].double().reshape(-1)
 
     def _shape(self, mode: str, adds: bool = False) -> Shape:
         weighted = self.batch.weight is not None
@@ -221,7 +168,7 @@ class FusedPasses(Passes):
         shape, n, device = self._shape(mode), len(self.s), self.s.device
         width, (rows, _) = shape.n_sums, _tile(shape)
         tiles, programs = _count(n, rows, device, stride)
-        part = torch.empty((programs, width), dtype=torch.float32, device=device)
+        part = torch.empty((programs, width), dtype=torch.float64, device=device)
         self._launch(shape, programs, tiles, stride, weights, part)
         if out is None:
             out = torch.empty(width, dtype=torch.float64, device=device)
@@ -237,7 +184,7 @@ class FusedPasses(Passes):
         columns = [self.s if c is None else c for c in (b.target, b.codes, b.weight)]
         given = [self._widen(weights, shape)] if shape.is_wide else weights.ravel().tolist()
         _kernel(shape)[(programs,)](
-            self.s, *columns, self.center, *given, *outputs, len(self.s), tiles, stride, rows,
+            self.s, *columns, *self.center, *given, *outputs, len(self.s), tiles, stride, rows,
             num_warps=warps,
         )  # fmt: skip
 
@@ -248,10 +195,12 @@ class FusedPasses(Passes):
         return table.to(self.s.device)
 
     def gradient(
-        self, weights: Array, finish: tuple[float, ...], upstream: Tensor, out: Tensor | None
+        self, weights: Array, scale: float, upstream: Tensor, out: Tensor | None
     ) -> Tensor:
+        taken = self.batch.reduce(self._add_up("first", weights)[1 + weights.size :])
         shape = self._shape("gradient", out is not None)
         out = torch.empty_like(self.s) if out is None else out
         tiles, _ = _count(len(self.s), _tile(shape)[0], self.s.device)
-        self._launch(shape, tiles, tiles, 1, weights, out, upstream, *finish)
+        ends = (taken, upstream, scale, 1.0 / self.n_known)
+        self._launch(shape, tiles, tiles, 1, weights, out, *ends)
         return out

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -21,15 +20,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .._core.arrays import Array
-from .._core.validation import check_choice, is_number
+from .._core.validation import InputError, check_choice, is_number
 from ..data.criteria import get_criterion
-from ..data.weights import mean_one
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import get_basis
 from .passes import (
     Batch,
     Classifier,
-    EagerPasses,
+    HostPasses,
     NoDescent,
     Optimum,
     Passes,
@@ -42,10 +40,10 @@ from .passes import (
 
 CLASSIFIERS = ("batch", "running")
 SCORE_MAPS = ("auto", "tanh", "raw")
-BACKENDS = ("auto", "kernels", "triton", "eager")
+BACKENDS = ("auto", "kernels", "triton")
 # Scores that the Triton kernels take.
 SHORT = (torch.float32, torch.bfloat16, torch.float16)
-# As in `training.penalty`, which is loaded only where its kernels are used.
+# As in `training.penalty`.
 LIMIT = 1.5
 LEAST_UNCERTAINTY = 1e-3
 
@@ -63,21 +61,16 @@ class Inputs:
     dtype: torch.dtype
     device: torch.device
 
+    def on_host(self) -> Inputs:
+        """The same on the CPU."""
+        target, weight = (None if c is None else c.cpu() for c in (self.target, self.weight))
+        return replace(self, groups=self.groups.cpu(), target=target, weight=weight)
+
 
 class Memory:
-    """What does not depend on the scores, for as long as the same tensors come in.
-
-    Attributes
-    ----------
-    bound : BoundRegularizer or None
-        Of the batch before, to start from.
-    mean : tensor or None
-        Of the scores before, to shift by.
-    """
+    """What does not depend on the scores, for as long as the same tensors come in."""
 
     def __init__(self) -> None:
-        self.bound: Any = None
-        self.mean: Tensor | None = None
         self._source: tuple[Any, ...] = ()
         self._key: Any = None
         self._made: dict[str, Any] = {}
@@ -108,30 +101,26 @@ def check_inputs(
     n, device = len(scores), scores.device
     condition, name = (y, "y") if given is None else (given, "given")
     if loss.needs_target and condition is None:
-        raise ValueError(f"`y` must be given for {loss.criterion.name}, got None.")
+        raise InputError("y", f"be given for {loss.criterion.name}", None)
     if not loss.needs_target and given is not None:
-        raise ValueError(
-            f"`given` must be None for {loss.criterion.name}, which conditions on nothing."
-        )
-    target = weight = None
-    if loss.needs_target:
-        target = _column(condition, name, n, device)
+        free = f"be None for {loss.criterion.name}, which conditions on nothing"
+        raise InputError("given", free)
+    weight = None
+    target = _column(condition, name, n, device) if loss.needs_target else None
     if sample_weight is not None:
         weight = _column(sample_weight, "sample_weight", n, device)
         if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
-            raise ValueError("`sample_weight` must be finite and nonnegative.")
+            raise InputError("sample_weight", "be finite and nonnegative")
     groups = _check_groups(groups, loss.n_groups, n, device)
     return Inputs(groups, target, weight, scores.dtype, device)
 
 
 def _check_scores(scores: Any) -> None:
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        raise ValueError(f"`scores` must be a tensor of floats, got {_describe(scores)}.")
+        raise InputError("scores", "be a tensor of floats", _describe(scores))
     if scores.ndim != 1 and not (scores.ndim == 2 and scores.shape[1] == 1):
-        raise ValueError(
-            f"`scores` must have shape (n,) or (n, 1), got {tuple(scores.shape)}. Hint: one score "
-            "per row; train a loss of its own for each output."
-        )
+        hint = "one score per row; train a loss of its own for each output."
+        raise InputError("scores", "have shape (n,) or (n, 1)", tuple(scores.shape), hint)
 
 
 def _check_groups(groups: Any, n_groups: int, n: int, device: torch.device) -> Tensor:
@@ -139,35 +128,31 @@ def _check_groups(groups: Any, n_groups: int, n: int, device: torch.device) -> T
         out = _column(groups, "groups", n, device, n_groups)
         off = (out.sum(dim=1) - 1.0).abs() > 1e-3  # False for rows of NaN
         if bool((out < 0).any() | off.any()):
-            raise ValueError("`groups` as probabilities must be nonnegative, and add up to 1.")
+            raise InputError("groups", "be nonnegative, and add up to 1", where="as probabilities")
         return out
     if isinstance(groups, Tensor) and (groups.is_floating_point() or groups.is_complex()):
-        raise ValueError(
-            f"`groups` must be integers, got {_describe(groups)}. Hint: groups.long(), with -1 "
-            "where the group is not known."
-        )
+        hint = "groups.long(), with -1 where the group is not known."
+        raise InputError("groups", "be integers", _describe(groups), hint)
     out = _column(groups, "groups", n, device)
     out = out.long() if out.dtype == torch.bool else out
     if n and int(out.max()) >= n_groups:
-        raise ValueError(
-            f"`groups` must lie below n_groups={n_groups}, got {int(out.max())}. Hint: number "
-            "the groups 0, 1, …; -1 is a group that is not known."
-        )
+        hint = "number the groups 0, 1, …; -1 is a group that is not known."
+        raise InputError("groups", f"lie below n_groups={n_groups}", int(out.max()), hint)
     return out
 
 
 def _column(values: Any, name: str, n: int, device: torch.device, width: int = 0) -> Tensor:
     """A column of n rows, or a table of probabilities with a `width`."""
     if not isinstance(values, Tensor):
-        raise ValueError(f"`{name}` must be a tensor, got {_describe(values)}.")
+        raise InputError(name, "be a tensor", _describe(values))
     flat, shape = values.detach(), (n, width) if width else (n,)
     if flat.ndim == 2 and flat.shape[1] == 1 and not width:
         flat = flat[:, 0]
     if flat.shape != shape:
-        what = f"`{name}` as probabilities" if width else f"`{name}`"
-        raise ValueError(f"{what} must have shape {shape}, got {tuple(values.shape)}.")
+        where = "as probabilities" if width else ""
+        raise InputError(name, f"have shape {shape}", tuple(values.shape), where=where)
     if flat.device != device:
-        raise ValueError(f"`{name}` must be on {device} as the scores are, got {flat.device}.")
+        raise InputError(name, f"be on {device} as the scores are", flat.device)
     return flat
 
 
@@ -195,13 +180,13 @@ def _check_options(
     n_groups: Any, classifier: Any, kappa: Any, score_map: Any, momentum: Any
 ) -> None:
     if not isinstance(n_groups, Integral) or n_groups < 2:
-        raise ValueError(f"`n_groups` must be an integer of at least 2, got {n_groups!r}.")
+        raise InputError("n_groups", "be an integer of at least 2", repr(n_groups))
     check_choice("classifier", classifier, CLASSIFIERS)
     check_choice("score_map", score_map, SCORE_MAPS)
     if kappa != "auto" and not (is_number(kappa, 0.0) and kappa > 0):
-        raise ValueError(f"`kappa` must be a positive number or 'auto', got {kappa!r}.")
+        raise InputError("kappa", "be a positive number or 'auto'", repr(kappa))
     if not (is_number(momentum) and 0 < momentum <= 1):
-        raise ValueError(f"`momentum` must lie in (0, 1], got {momentum!r}.")
+        raise InputError("momentum", "lie in (0, 1]", repr(momentum))
 
 
 class FairnessLoss(nn.Module):
@@ -227,10 +212,10 @@ class FairnessLoss(nn.Module):
         What the classifier sees of standardized score and target z: 1.5·tanh(z/1.5) ("auto") or z.
     momentum : float
         Share of the newest batch in the running classifier.
-    backend : {"auto", "kernels", "triton", "eager"}
-        "kernels" are those of :class:`evenhand.FairnessRegularizer`, on the CPU; "triton" fused
-        kernels for float32 and shorter, on a GPU; "eager" plain PyTorch in float64, anywhere.
-        "auto" takes the first of them that can do what is asked.
+    backend : {"auto", "kernels", "triton"}
+        "triton" are fused kernels for float32 and shorter, on a GPU; "kernels" those of
+        :class:`evenhand.FairnessRegularizer`, on the CPU in float64, where tensors of other devices
+        are copied to. "auto" takes the first where it can.
     process_group : None, "world" or ProcessGroup
         Sum over these processes, so that their batches count as one. The gradient is then
         multiplied by their number, as DistributedDataParallel averages gradients.
@@ -277,22 +262,17 @@ class FairnessLoss(nn.Module):
         super().__init__()
         self.criterion = get_criterion(criterion)
         if self.criterion.joint not in (("s",), ("s", "y")):
-            raise ValueError(
-                "`criterion` must speak of score and target alone, as independence, separation and "
-                f"sufficiency do, got {self.criterion.name!r}. Hint: condition on another column "
-                "with 'separation' and given=..."
-            )
+            raise InputError(
+                "criterion", "speak of score and target alone, as independence, separation and "
+                "sufficiency do", repr(self.criterion.name),
+                "condition on another column with 'separation' and given=...",
+            )  # fmt: skip
         _check_options(n_groups, classifier, kappa, score_map, momentum)
         check_choice("backend", backend, BACKENDS)
         self.n_groups, self.classifier, self.basis = int(n_groups), classifier, basis
         self.kappa = KAPPA if kappa == "auto" else float(kappa)
         self.score_map, self.momentum, self.backend = score_map, float(momentum), backend
         self.process_group, self._limit = process_group, None if score_map == "raw" else LIMIT
-        if backend == "kernels" and not self._can_bind:
-            raise ValueError(
-                "`backend` must be 'auto', 'triton' or 'eager' with a running classifier or a "
-                "process group, got 'kernels'."
-            )
         self._memory, self._shares = Memory(), None
         self.reset()
 
@@ -300,11 +280,6 @@ class FairnessLoss(nn.Module):
     def needs_target(self) -> bool:
         """Whether the criterion speaks of a target."""
         return "y" in self.criterion.joint
-
-    @property
-    def _can_bind(self) -> bool:
-        """Whether `FairnessRegularizer` can do it."""
-        return self.classifier == "batch" and self.process_group is None
 
     def extra_repr(self) -> str:
         return f"{self.criterion.name!r}, n_groups={self.n_groups}, classifier={self.classifier!r}"
@@ -343,72 +318,44 @@ class FairnessLoss(nn.Module):
         inputs = self._memory.recall("inputs", lambda: check_inputs(self, scores, *tensors))
         backend = self._choose(inputs)
 
-        def evaluate(flat: Tensor) -> tuple[float, Pull]:
-            if backend == "kernels":
-                return self._with_kernels(flat, inputs)
-            with _full_precision(flat.device.type):
-                return self._with_passes(flat, inputs, backend)
-
-        return _Information.apply(scores.reshape(-1), evaluate)
+        return _Information.apply(
+            scores.reshape(-1), lambda flat: self._evaluate(flat, inputs, backend)
+        )
 
     def _choose(self, inputs: Inputs) -> str:
         """The backend for these tensors."""
-        on_cpu = inputs.device.type == "cpu"
         can_fuse = inputs.dtype in SHORT and inputs.groups.ndim == 1
-        if self.backend == "kernels" and not on_cpu:
-            raise ValueError(
-                f"`backend` must be 'auto', 'triton' or 'eager' for tensors on {inputs.device}, "
-                "got 'kernels'."
-            )
         if self.backend == "triton" and not can_fuse:
-            raise ValueError(
-                "`backend` must be 'auto' or 'eager' for float64 scores and for groups given as "
-                "probabilities, got 'triton'."
-            )
+            other = "be 'auto' or 'kernels' for float64 scores and for groups as probabilities"
+            raise InputError("backend", other, "'triton'")
         if self.backend != "auto":
             return self.backend
-        if on_cpu:
-            return "kernels" if self._can_bind else "eager"
         if not can_fuse or inputs.device.type != "cuda":
-            return "eager"
+            return "kernels"
         try:
             from . import fused  # noqa: F401
         except ImportError:
             warnings.warn(
-                "The package triton is not installed, so the fairness loss runs in plain PyTorch, "
-                "many times slower on a GPU. Hint: pip install triton, or backend='eager' to "
-                "silence this.",
+                "The package triton is not installed, so the fairness loss runs on the CPU, many "
+                "times slower. Hint: pip install triton, or backend='kernels' to silence this.",
                 RuntimeWarning,
                 stacklevel=4,
             )
-            return "eager"
+            return "kernels"
         return "triton"
 
-    def _with_kernels(self, scores: Tensor, inputs: Inputs) -> tuple[float, Pull]:
-        """On the CPU, as `FairnessRegularizer` does."""
-        bound = self._memory.recall("bound", lambda: bind(self, inputs))
-        s = scores.to(torch.float64).numpy()
-        if bound is None:
-            return 0.0, lambda upstream: torch.zeros_like(scores)
-        if not np.isfinite(s).all():
-            return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
-        previous = self._memory.bound
-        if previous not in (None, bound) and previous.groups.labels == bound.groups.labels:
-            bound.warm_start(previous)
-        self._memory.bound = bound
-        value, gradient = bound.evaluate(s)
-        slope = torch.from_numpy(gradient)
-        return value, lambda upstream: (upstream.to(torch.float64) * slope).to(scores.dtype)
-
-    def _with_passes(self, scores: Tensor, inputs: Inputs, backend: str) -> tuple[float, Pull]:
-        """By Newton steps over sums of this module's own passes."""
+    def _evaluate(self, scores: Tensor, inputs: Inputs, backend: str) -> tuple[float, Pull]:
+        """The value, and what pulls a gradient back to the scores."""
         fixed = self._memory.recall("fixed", lambda: self._fix(inputs, backend))
         batch, offset, normalizer = fixed
         if normalizer is None:
             return 0.0, lambda upstream: torch.zeros_like(scores)
-        scores = scores.contiguous()
+        kept = scores.contiguous() if backend == "triton" else scores.cpu()
         try:
-            fitted = self._fit_terms(scores, batch, backend)
+            center, fitted = standardizer(kept, batch), []
+            for term in self._terms:
+                passes = self._passes(backend)(term.basis, kept, center, self._limit, batch)
+                fitted.append((term.sign, passes, self._advance(term, passes)))
         except NoDescent:
             return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
         total = offset + sum(sign * optimum.value for sign, _, optimum in fitted)
@@ -418,29 +365,13 @@ class FairnessLoss(nn.Module):
 
         def pull(upstream: Tensor) -> Tensor:
             out: Tensor | None = None
-            with _full_precision(scores.device.type):
-                for sign, passes, optimum in fitted:
-                    finish = (sign * scale, *(optimum.chain / batch.n_known).tolist())
-                    out = passes.gradient(optimum.weights, finish, upstream, out)
+            upstream = upstream.to(kept.device)
+            for sign, passes, optimum in fitted:
+                out = passes.gradient(optimum.weights, sign * scale, upstream, out)
             assert out is not None
-            return out.to(scores.dtype)
+            return out.to(scores.device, scores.dtype)
 
         return total / normalizer, pull
-
-    def _fit_terms(
-        self, scores: Tensor, batch: Batch, backend: str
-    ) -> list[tuple[float, Any, Optimum]]:
-        """Each classifier at its optimum, or where the running one stands."""
-        if backend == "eager":
-            scores = scores.to(torch.float64)
-        make, center = self._place(scores, batch, backend, self._memory.mean)
-        if backend == "triton":
-            self._memory.mean = center
-        out = []
-        for term in self._terms:
-            passes = make(term.basis, scores, center, self._limit, batch)
-            out.append((term.sign, passes, self._advance(term, passes)))
-        return out
 
     def _advance(self, term: Classifier, passes: Passes) -> Optimum:
         if self.classifier == "batch":
@@ -449,9 +380,12 @@ class FairnessLoss(nn.Module):
 
     def _fix(self, inputs: Inputs, backend: str) -> tuple[Batch, float, float | None]:
         """All that does not depend on the scores: the batch, what L is added to, the normalizer."""
-        dtype = torch.float64 if backend == "eager" else torch.float32
+        dtype = torch.float32 if backend == "triton" else torch.float64
         reduce = alone if self.process_group is None else over_processes(self._group())
         running = self.classifier == "running"
+        if backend == "kernels":
+            inputs = inputs.on_host()
+        target = inputs.target
         batch = make_batch(
             inputs.groups, self.n_groups, inputs.weight, dtype, reduce, keep_all=running
         )
@@ -460,33 +394,27 @@ class FairnessLoss(nn.Module):
         if running:
             batch = replace(batch, shares=self._running_shares(batch))
         entropy = batch.entropy
-        target = inputs.target
         if target is None:
             return batch, entropy, entropy
         y = target.to(dtype)
-        make, center = self._place(y, batch, backend, None)
-        seen = bounded((y - center[0]) * center[1], self._limit)[0]
+        mean, inverse = standardizer(target, batch)
+        seen = bounded((y - mean) * inverse, self._limit)[0]
         batch = replace(batch, target=seen)
         if self.criterion.given == ("s",):
             return batch, 0.0, entropy
-        as_it_is = torch.tensor([0.0, 1.0], dtype=dtype, device=y.device)
-        passes = make(self._given.basis, seen, as_it_is, None, batch)
         try:
+            passes = self._passes(backend)(self._given.basis, seen, (0.0, 1.0), None, batch)
             left = -self._advance(self._given, passes).value
         except NoDescent:
             return batch, float("nan"), float("nan")
         return batch, left, left if left > LEAST_UNCERTAINTY * entropy else None
 
-    def _place(self, s: Tensor, batch: Batch, backend: str, start: Tensor | None) -> Any:
-        """The class of passes of a backend, and mean and reciprocal spread of a column."""
-        if backend == "eager":
-            return EagerPasses, standardizer(s, batch)
-        from .fused import FusedPasses, center_of
+    def _passes(self, backend: str) -> type[Passes]:
+        if backend == "kernels":
+            return HostPasses
+        from .fused import FusedPasses
 
-        if batch.reduce is alone:
-            return FusedPasses, center_of(s, batch, start)
-        pair = standardizer(s, batch)
-        return FusedPasses, torch.tensor(pair, dtype=torch.float32, device=s.device)
+        return FusedPasses
 
     def _running_shares(self, batch: Batch) -> Array:
         """Shares of the groups over the batches; each begins with half a row."""
@@ -506,7 +434,7 @@ class FairnessLoss(nn.Module):
         if self.criterion.given == ("s",):
             self._terms.append(Classifier(-1.0, one, self.kappa))
         self._given = Classifier(0.0, one, self.kappa)
-        self._shares, self._memory.bound = None, None
+        self._shares = None
 
     def _group(self) -> Any:
         return None if self.process_group == "world" else self.process_group
@@ -525,43 +453,3 @@ class FairnessLoss(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         # What is remembered of the last batch is no part of the module.
         return {**self.__dict__, "_memory": Memory()}
-
-
-def _full_precision(device: str) -> AbstractContextManager[Any]:
-    """Products in the precision of their factors, whatever goes on around."""
-    if torch.is_autocast_enabled(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()
-
-
-def bind(loss: FairnessLoss, inputs: Inputs) -> Any:
-    """A batch on the CPU as a :class:`BoundRegularizer`; None where there is nothing to compare.
-
-    As `FairnessRegularizer.bind`, without its look for labels, which costs more than a small batch.
-    """
-    from ..data.groups import Groups
-    from ..training.penalty import BoundRegularizer, FairnessRegularizer
-
-    batch = make_batch(inputs.groups, loss.n_groups, inputs.weight, torch.float64, alone)
-    if batch.n_groups < 2:
-        return None
-    codes = table = weight = None
-    if batch.codes is not None:
-        known = (batch.codes < batch.n_groups).numpy()
-        codes = batch.codes.numpy()[known].astype(np.intp)
-    else:
-        known = ~inputs.groups.isnan().any(dim=1).numpy()
-        table = np.ascontiguousarray(inputs.groups.double().numpy()[known][:, list(batch.present)])
-    if inputs.weight is not None:
-        weight = mean_one(inputs.weight.double().numpy()[known])
-    groups = Groups(
-        batch.present, codes, table, weight, None if known.all() else known, len(known)
-    )  # fmt: skip
-    y = None if inputs.target is None else inputs.target.double().numpy()
-    regularizer = FairnessRegularizer(
-        loss.criterion, "logistic", loss.basis, kappa=loss.kappa, score_map=loss.score_map
-    )
-    try:
-        return BoundRegularizer(regularizer, y, groups)
-    except ValueError:  # the target tells the groups of this batch apart
-        return None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from .._core.arrays import Vector
 from .._core.validation import (
+    InputError,
     check_choice,
     check_index,
     check_nonnegative,
@@ -181,10 +181,10 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
             if groups.codes is None:
-                raise ValueError(
-                    "`sensitive_features` must be groups, not probabilities of them, for a "
-                    "network. Hint: FairRidge and FairPostprocessor take a Proxy."
-                )
+                raise InputError(
+                    "sensitive_features", "be groups, not probabilities of them, for a network",
+                    hint="FairRidge and FairPostprocessor take a Proxy.",
+                )  # fmt: skip
         refuse_missing_groups(sensitive_features is None and self.fairness_weight > 0)
         return self._train(X, y.astype(np.float64), groups, weight)
 
@@ -216,8 +216,8 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         if groups is not None:
             fairness = FairnessLoss(self.criterion, groups.n_groups, self.classifier, self.basis)
         self.history_ = train(
-            network, rows.take(kept), rows.take(aside) if len(aside) else None,
-            self._schedule(len(kept)), fairness, float(self.fairness_weight), generator,
+            network, rows.take(kept), rows.take(aside) if len(aside) else None, self, fairness,
+            generator,
         )  # fmt: skip
         # Trained in float32, which has noise enough; scores of a row should not depend on those
         # that it is scored with.
@@ -232,18 +232,6 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
             )
             self.unfairness_ = float(value)
         return self
-
-    def _schedule(self, n_rows: int) -> Schedule:
-        """Numbers for "auto", given the rows that are trained on."""
-        epochs, patience = self.epochs, self.patience
-        if epochs == "auto":
-            per_epoch = max(1, round(n_rows / self.batch_size))
-            epochs = max(_LEAST_EPOCHS, -(-_STEPS // per_epoch))
-        patience = max(1, int(epochs) // 5) if patience == "auto" else patience
-        return Schedule(
-            int(epochs), int(self.batch_size), float(self.learning_rate), float(self.alpha),
-            float(self.plain), float(self.ramp), int(patience),
-        )  # fmt: skip
 
     def _score(self, X: NDArray[Any]) -> Tensor:
         """Standardized scores."""
@@ -290,9 +278,7 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         for name in ("fairness_weight", "alpha"):
             check_nonnegative(name, getattr(self, name))
         if not is_number(self.learning_rate, 0.0) or self.learning_rate == 0:
-            raise ValueError(
-                f"`learning_rate` must be a positive number, got {self.learning_rate!r}."
-            )
+            raise InputError("learning_rate", "be a positive number", repr(self.learning_rate))
         check_positive_integer("batch_size", self.batch_size)
         for name in ("epochs", "patience"):
             if getattr(self, name) != "auto":
@@ -300,23 +286,21 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         for name in ("plain", "ramp", "validation_fraction"):
             value = getattr(self, name)
             if not is_number(value, 0.0) or value >= 1:
-                raise ValueError(f"`{name}` must lie in [0, 1), got {value!r}.")
+                raise InputError(name, "lie in [0, 1)", repr(value))
         if self.plain + self.ramp >= 1:
-            raise ValueError(
-                "`plain` and `ramp` must leave a share of the steps for the full fairness weight, "
-                f"got {self.plain!r} and {self.ramp!r}."
+            share = "leave a share of the steps for the full fairness weight"
+            raise InputError(
+                "plain", share, f"{self.plain!r} and {self.ramp!r}", where="and `ramp`"
             )
-        good = isinstance(self.hidden, tuple | list) and all(
-            isinstance(size, Integral) and size >= 1 for size in self.hidden
-        )
-        if not good:
-            raise ValueError(f"`hidden` must be a tuple of positive integers, got {self.hidden!r}.")
+        sizes = self.hidden if isinstance(self.hidden, tuple | list) else [0]
+        if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
+            raise InputError("hidden", "be a tuple of positive integers", repr(self.hidden))
         check_choice("classifier", self.classifier, CLASSIFIERS)
         if str(self.device).startswith("cuda") and not torch.cuda.is_available():
-            raise ValueError(
-                f"`device` must be 'cpu' here, got {self.device!r}: PyTorch sees no CUDA device. "
-                "Hint: install a build of PyTorch for CUDA, and a driver."
-            )
+            raise InputError(
+                "device", "be 'cpu' here", f"{self.device!r}: PyTorch sees no CUDA device",
+                "install a build of PyTorch for CUDA, and a driver.",
+            )  # fmt: skip
 
 
 def _standardizer(columns: NDArray[Any], weight: Vector | None) -> tuple[Vector, Vector]:
@@ -352,37 +336,16 @@ CURVE = (
 _LONGEST = 1.0
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """Shares of all steps, and what goes with them.
+def fairness_share(share: float, plain: float, ramp: float) -> float:
+    """Share of the fairness weight at a share of the steps."""
+    if share < plain:
+        return 0.0
+    return min(1.0, (share - plain) / ramp) if ramp > 0 else 1.0
 
-    Attributes
-    ----------
-    epochs, batch_size : int
-    learning_rate, weight_decay : float
-    plain, ramp : float
-        Shares of the steps without the fairness term, and of those over which it rises.
-    patience : int
-        Epochs without a better objective after which training ends.
-    """
 
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
-    plain: float
-    ramp: float
-    patience: int
-
-    def fairness(self, share: float) -> float:
-        """Share of the fairness weight at a share of the steps."""
-        if share < self.plain:
-            return 0.0
-        return min(1.0, (share - self.plain) / self.ramp) if self.ramp > 0 else 1.0
-
-    def rate(self, share: float) -> float:
-        """Share of the learning rate."""
-        return min(1.0, share / _RISE) * 0.5 * (1.0 + math.cos(math.pi * share))
+def rate_share(share: float) -> float:
+    """Share of the learning rate at a share of the steps."""
+    return min(1.0, share / _RISE) * 0.5 * (1.0 + math.cos(math.pi * share))
 
 
 class Rows(NamedTuple):
@@ -410,26 +373,29 @@ def make_network(n_features: int, hidden: tuple[int, ...]) -> nn.Sequential:
 
 
 def train(
-    network: nn.Module, train_rows: Rows, check_rows: Rows | None, schedule: Schedule,
-    fairness: FairnessLoss | None, fairness_weight: float, generator: torch.Generator,
+    network: nn.Module, train_rows: Rows, check_rows: Rows | None, model: FairMLPRegressor,
+    fairness: FairnessLoss | None, generator: torch.Generator,
 ) -> dict[str, list[float]]:  # fmt: skip
-    """Train in place; the learning curve, one number an epoch."""
-    optimizer = torch.optim.AdamW(
-        _decayed(network, schedule.weight_decay), lr=schedule.learning_rate, betas=(0.9, 0.99)
-    )
+    """Train in place, by the parameters of a model; the learning curve, one number an epoch."""
+    fairness_weight, rate = float(model.fairness_weight), float(model.learning_rate)
+    optimizer = torch.optim.AdamW(_decayed(network, float(model.alpha)), lr=rate, betas=(0.9, 0.99))
     mean = copy.deepcopy(network)
-    per_epoch = max(1, round(len(train_rows.y) / schedule.batch_size))
-    total, step = schedule.epochs * per_epoch, 0
+    per_epoch = max(1, round(len(train_rows.y) / model.batch_size))
+    epochs = model.epochs
+    if isinstance(epochs, str):
+        epochs = max(_LEAST_EPOCHS, -(-_STEPS // per_epoch))
+    patience = max(1, epochs // 5) if isinstance(model.patience, str) else model.patience
+    total, step = epochs * per_epoch, 0
     curve: dict[str, list[float]] = {name: [] for name in CURVE}
     best, kept, waited = math.inf, copy.deepcopy(mean.state_dict()), 0
     judge = copy.deepcopy(fairness)
-    for _ in range(schedule.epochs):
+    for _ in range(epochs):
         losses, values = [], []
         for rows in np.array_split(_mixed(train_rows.groups, generator), per_epoch):
             share = step / total
-            weight = fairness_weight * schedule.fairness(share)
+            weight = fairness_weight * fairness_share(share, model.plain, model.ramp)
             for group in optimizer.param_groups:
-                group["lr"] = schedule.learning_rate * schedule.rate(share)
+                group["lr"] = rate * rate_share(share)
             loss, value = _measure(network, train_rows.take(rows), fairness if weight else None)
             objective = loss if value is None else (loss + weight * value) / (1.0 + weight)
             optimizer.zero_grad(set_to_none=True)
@@ -450,7 +416,7 @@ def train(
         waited += 1
         if judged[2] < best:
             best, kept, waited = judged[2], copy.deepcopy(mean.state_dict()), 0
-        if waited > schedule.patience:
+        if waited > patience:
             break
     network.load_state_dict(mean.state_dict() if check_rows is None else kept)
     return curve

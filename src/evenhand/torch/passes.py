@@ -10,6 +10,7 @@ has the weights, shares and targets of the whole.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,13 +22,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._core.arrays import Array
-from ..estimators._newton import cold_start, damped_newton, penalty, solve
+from ..estimators._newton import assemble_hessian, cold_start, damped_newton, penalty, solve
+from ..estimators.logistic import evaluate, newton
+from ..kernels import Rows, get_kernels
 from ..kernels.basis import Basis
 
 # Sum of a small float64 tensor over the processes.
 Reduce = Callable[[Tensor], Tensor]
 # As in `kernels.standardizer`: a spread at the level of rounding in the mean is no spread.
-_ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6}
+_ROUNDING = {torch.float64: 1e-13}
 # Rows that are kept or left out together.
 _BLOCK = 256
 
@@ -84,6 +87,18 @@ class Batch:
     @property
     def n_groups(self) -> int:
         return len(self.present)
+
+    @property
+    def known(self) -> Tensor | None:
+        """Rows of a known group; None where all are."""
+        if self.weight is None:
+            return None
+        if self.codes is not None:
+            known = self.codes < self.n_groups
+        else:
+            assert self.table is not None
+            known = self.table.sum(dim=1) > 0
+        return None if bool(known.all()) else known
 
     @property
     def entropy(self) -> float:
@@ -152,33 +167,41 @@ def make_batch(
 
 
 def standardizer(values: Tensor, batch: Batch) -> tuple[float, float]:
-    """Weighted mean and reciprocal spread over all processes; 0 for a constant column."""
-    x = values.to(torch.float64)
-    w = torch.ones_like(x) if batch.weight is None else batch.weight.to(torch.float64)
-    # All processes shift by the same: the mean of their first rows.
-    sums = batch.reduce(torch.stack([torch.ones_like(x[:1]).sum(), x[:1].sum()]))
-    shift = sums[1] / sums[0]
-    # A second look at the mean: the first row may lie far from the rest.
-    for _ in range(2):
-        d = x - shift
-        sums = batch.reduce(torch.stack([w.sum(), (w * d).sum(), (w * d * d).sum()]))
-        off = sums[1] / sums[0]
-        variance = sums[2] / sums[0] - off * off
-        shift = shift + off
-    mean, spread = float(shift), float(variance.clamp(min=0.0).sqrt())
-    rounding = _ROUNDING.get(values.dtype, 1e-6)
-    if not spread > rounding * abs(mean):
-        return mean, 0.0 if spread == spread else float("nan")
-    return mean, 1.0 / spread
+    """Weighted mean and reciprocal spread over all processes; 0 for a constant column.
+
+    In float64: squares of scores in units of 1e±30 leave the range of float32.
+    """
+    x = values.double()
+    if batch.weight is None:
+        mass = torch.full((), len(x), dtype=x.dtype, device=x.device)
+        variance, mean = torch.var_mean(x, correction=0) if len(x) else (mass, mass)
+    else:
+        w = batch.weight.double()
+        mass = w.sum()
+        mean = w @ x / mass.clamp(min=1e-300)
+        variance = w @ (x - mean).square() / mass.clamp(min=1e-300)
+    # Without differences of squares, over processes too.
+    total, plain = batch.reduce(torch.stack([mass, mass * mean])).unbind()
+    middle = plain / total
+    parts = batch.reduce((mass * (variance + (mean - middle).square()))[None])
+    center, square = torch.stack([middle, parts[0] / total]).tolist()
+    if not 1e-200 < square < math.inf:  # squares beyond the largest float or the smallest
+        size = float(batch.reduce(x.abs().amax(dim=0, keepdim=True) if len(x) else mass[None])[0])
+        if 0.0 < size < math.inf and not 0.5 < size < 2.0:  # else it has been divided by already
+            center, inverse = standardizer(x / size, batch)
+            return center * size, inverse / size
+    spread = math.sqrt(square)
+    if not spread > _ROUNDING.get(values.dtype, 1e-6) * abs(center):
+        return center, 0.0 if spread == spread else math.nan
+    return center, 1.0 / spread
 
 
 # ------------------------------------------------------------------------------------------------
 # Newton steps over sums.
 #
-# One step beyond a point whose squared decrement per row is below `last_step` lands at the optimum
-# as far as the passes can tell, so none is spent on looking at it: the objective there is that of
-# the quadratic, and the two sums that a gradient needs there are moved along the step by their own
-# derivatives.
+# One step beyond a point whose squared decrement per row is small enough lands at the optimum as
+# far as the passes can tell, so none is spent on looking at it: the objective there is that of the
+# quadratic.
 
 
 MAX_ITER = 100
@@ -193,29 +216,20 @@ class Sums(NamedTuple):
         Σ −ω log ρ.
     score : (F, D) array
         Its negative gradient in W.
-    chain : (2,) array
-        Σh and Σh·z, with h the derivative of −loss in the standardized score z at fixed W: what
-        mean and spread of the scores take from a gradient.
     hessian : (FD, FD) array
         Of the loss; from some of the rows where those are many. Empty if not asked for.
-    drift : (2, F, D) array
-        Derivative of `chain` in W, likewise.
     """
 
     loss: float
     score: Array
-    chain: Array
     hessian: Array
-    drift: Array
 
 
 class Optimum(NamedTuple):
-    """The optimum: L = −objective per row, weights, `chain` there, Hessian of the loss."""
+    """The optimum: L = −objective per row, and the weights."""
 
     value: float
     weights: Array
-    chain: Array
-    hessian: Array
 
 
 class NoDescent(ArithmeticError):
@@ -225,29 +239,30 @@ class NoDescent(ArithmeticError):
 def find_optimum(passes: Passes, kappa: float, start: Array | None) -> Optimum:
     """Newton steps from `start`, or from the shares of the groups."""
 
-    def look(weights: Array) -> tuple[float, Array, Array, Sums]:
+    def look(weights: Array) -> tuple[float, Array, Array]:
         sums = passes.look(weights)
         size, slope, form = penalty(weights)
         objective = (sums.loss + 0.5 * kappa * size) / passes.n_known
-        return objective, sums.score - kappa * slope, sums.hessian + kappa * form, sums
+        return objective, sums.score - kappa * slope, sums.hessian + kappa * form
 
-    entropy = passes.batch.entropy
-    weights = cold_start(passes.batch.shares, passes.basis) if start is None else start
+    shares, entropy = passes.batch.shares, passes.batch.entropy
+    weights = cold_start(shares, passes.basis) if start is None else start
     seen = look(weights)
     if start is not None and not seen[0] <= entropy + 1e-6:
         # Worse than knowing nothing: the rows have moved too far for the old weights to help.
-        weights = cold_start(passes.batch.shares, passes.basis)
+        weights = cold_start(shares, passes.basis)
         seen = look(weights)
     if not np.isfinite(seen[0]):
         raise NoDescent
+    # A rare group adds little to a decrement and much to the gradient of its own rows, and its part
+    # of a Hessian from some of the rows is rough.
+    rare = passes.last_rare * (len(shares) * float(shares[shares > 0].min())) ** 2
 
     def enough(objective: float) -> float:
-        return max(passes.last_step, passes.last_share * (entropy - objective))
+        return max(passes.last_step, min(passes.last_share * (entropy - objective), rare))
 
     end = damped_newton(look, weights, seen, passes.n_known, enough, MAX_ITER)
-    objective, _, _, sums = end.seen
-    chain = sums.chain + (sums.drift * end.step).sum(axis=(1, 2))
-    return Optimum(0.5 * end.decrement - objective, end.weights + end.step, chain, sums.hessian)
+    return Optimum(0.5 * end.decrement - end.seen[0], end.weights + end.step)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -291,21 +306,19 @@ class Classifier:
     def refit(self, passes: Passes) -> Optimum:
         """The optimum over the batch, from that of the batch before."""
         start = self.weights if self.present == passes.batch.present else None
-        sample = passes.sample() if start is None else None
-        if sample is not None:
-            start = find_optimum(sample, self.kappa, None).weights
-        optimum = find_optimum(passes, self.kappa, start)
+        optimum = passes.find_optimum(self.kappa, start)
         self.weights, self.present = optimum.weights, passes.batch.present
         return optimum
 
     def follow(self, passes: Passes, momentum: float, learn: bool) -> Optimum:
         """A step toward the optimum over the batch, by a share that falls to `momentum`."""
+        n = passes.n_known
         if self.weights is None:
             optimum = self.refit(passes)
             if learn:
-                self.hessian, self.count = optimum.hessian / passes.n_known, 1
+                self.hessian, self.count = passes.look(optimum.weights).hessian / n, 1
             return optimum
-        n, sums = passes.n_known, passes.look(self.weights)
+        sums = passes.look(self.weights)
         if learn and self.hessian is not None:
             self.count += 1
             share = max(momentum, 1.0 / self.count)
@@ -322,7 +335,7 @@ class Classifier:
         value = -(sums.loss + 0.5 * self.kappa * penalty(self.weights)[0]) / n
         if not np.isfinite(value):
             raise NoDescent
-        return Optimum(value, self.weights, sums.chain, sums.hessian)
+        return Optimum(value, self.weights)
 
     def state(self) -> dict[str, Any]:
         """What is remembered, as plain lists for a checkpoint."""
@@ -339,18 +352,10 @@ class Classifier:
 
 
 # ------------------------------------------------------------------------------------------------
-# Passes over the rows, and those in plain PyTorch: any device and precision, readable, and slow for
-# many rows.
+# Passes over the rows, and those on the CPU.
 #
 #     f = WΦ,  p = softmax([0, f]),  r = ω(1[a] − p),  h = Σ_k r_k·∂f_k/∂t·dt/dz
 #     Hessian Σ ω (diag p − ppᵀ) ⊗ φφᵀ
-#
-# The reference of the tests, the way of float64 on a GPU, and, on some of the rows, the Hessian of
-# the fused passes where groups are many.
-
-
-# Numbers in the widest table that is made at a time.
-_TABLE = 1 << 24
 
 
 def bounded(z: Tensor, limit: float | None) -> tuple[Tensor, Tensor]:
@@ -370,7 +375,7 @@ class Passes(ABC):
         Of one variable, t, or of two, t and the target.
     s : (n,) float tensor
         Scores.
-    center : (2,) tensor or pair of floats
+    center : pair of floats
         Their mean and reciprocal spread.
     limit : float or None
         c of the bound.
@@ -380,133 +385,95 @@ class Passes(ABC):
     ----------
     last_step : float
         Squared decrement per row under which the error of one more step is below that of the sums.
-    last_share : float
-        The same as a share of the information: a last step by a hundredth of the weights.
+    last_share, last_rare : float
+        The same as a share of the information: a last step by a hundredth of the weights; and at
+        most this, times the square of the rarest group's share over that of equal groups.
     """
 
     last_step = 1e-13
-    last_share = 0.0
+    last_share = last_rare = 0.0
 
-    def __init__(self, basis: Basis, s: Tensor, center: Any, limit: float | None, batch: Batch):
+    def __init__(
+        self, basis: Basis, s: Tensor, center: tuple[float, float], limit: float | None,
+        batch: Batch,
+    ):  # fmt: skip
         self.basis, self.batch, self.n_known = basis, batch, batch.n_known
         self.s, self.center, self.limit = s, center, limit
+
+    def find_optimum(self, kappa: float, start: Array | None) -> Optimum:
+        """The weights at which the penalized loss is least."""
+        return find_optimum(self, kappa, start)
 
     def look(self, weights: Array, curved: bool = True) -> Sums:
         """Sums at some weights, with the Hessian if `curved`."""
         free, d = weights.shape
         # One wait for the device.
         flat = self.batch.reduce(self.sums(weights, curved)).cpu().numpy()
-        size = free * d
-        score, chain, rest = flat[1 : 1 + size], flat[1 + size : 3 + size], flat[3 + size :]
-        hessian, drift = self.unpack(rest[: -2 * size], free), rest[-2 * size :]
-        score, drift = score.reshape(free, d), drift.reshape(-1, free, d)
-        return Sums(float(flat[0]), score, chain, hessian, drift)
+        score, rest = flat[1 : 1 + free * d].reshape(free, d), flat[1 + free * d :]
+        hessian = assemble_hessian(self.basis, rest, free) if curved else rest
+        return Sums(float(flat[0]), score, hessian)
 
     @abstractmethod
     def sums(self, weights: Array, curved: bool) -> Tensor:
-        """Those of the rows of this process in float64: loss, score, chain; Hessian, drift."""
-
-    @abstractmethod
-    def unpack(self, flat: Array, free: int) -> Array:
-        """The Hessian from the sums that stand for it."""
+        """Those of the rows of this process in float64: loss, score, moments of the Hessian."""
 
     @abstractmethod
     def gradient(
-        self, weights: Array, finish: tuple[float, ...], upstream: Tensor, out: Tensor | None
+        self, weights: Array, scale: float, upstream: Tensor, out: Tensor | None
     ) -> Tensor:
-        """upstream·scale·(h − ω·(constant + along·z))/spread of every row, added to `out`.
+        """upstream·scale·(h − ω·(mean h + z·mean hz))/spread of every row, added to `out`.
 
-        `finish` are scale, constant and along.
+        The two means, over all rows, are what mean and spread of the scores take.
         """
 
-    def sample(self) -> Passes | None:
-        """Some of the rows, to find a start on; None where all are few."""
-        return None
 
+class HostPasses(Passes):
+    """On the CPU, by the compiled kernels of the classifiers, in float64."""
 
-class EagerPasses(Passes):
-    """In plain PyTorch, in the precision of the scores."""
-
-    def __init__(self, basis: Basis, s: Tensor, center: Any, limit: float | None, batch: Batch):
+    def __init__(
+        self, basis: Basis, s: Tensor, center: tuple[float, float], limit: float | None,
+        batch: Batch,
+    ):  # fmt: skip
         super().__init__(basis, s, center, limit, batch)
-        self._z = (s - center[0]) * center[1]
-        self._t, self._steep = bounded(self._z, limit)
+        self._z = (s.double() - center[0]) * center[1]
+        t, self._steep = bounded(self._z, limit)
+        if not bool(torch.isfinite(t).all()):
+            raise NoDescent
+        self._known = known = batch.known
 
-    def _chunks(self) -> list[slice]:
-        free = self.batch.n_groups - 1
-        size = max(256, _TABLE // (self.basis.n_terms * max(free, self.basis.n_terms)))
-        return [slice(i, i + size) for i in range(0, max(len(self._z), 1), size)]
+        def column(values: Tensor | None, absent: tuple[int, ...] = (0,)) -> Any:
+            if values is None:
+                return np.empty(absent)
+            return (values if known is None else values[known]).numpy()
 
-    def _tensor(self, values: Array) -> Tensor:
-        return torch.as_tensor(values, dtype=self._t.dtype, device=self._t.device)
+        codes = column(batch.codes).astype(np.uint8 if batch.n_groups <= 256 else np.int64)
+        self._rows = Rows(
+            column(t), column(batch.target if basis.n_variables == 2 else None), codes,
+            np.asfortranarray(column(batch.table, (0, 0))), column(batch.weight),
+            batch.shares, np.array([0.0, 1.0, 0.0, 1.0]), moves=False,
+        )  # fmt: skip
 
-    def _look(self, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
-        """φ; of all groups but the first p, r and ∂f/∂z; −log ρ(a); ω."""
-        t, batch = self._t[rows], self.batch
-        terms = [torch.ones_like(t), t]
-        if self.basis.n_variables == 2:
-            assert batch.target is not None
-            terms.append(batch.target[rows].to(t.dtype))
-        for one, other in self.basis.factors[len(terms) : self.basis.n_terms]:
-            terms.append(terms[one] * terms[other])
-        phi = torch.stack(terms, dim=1)
-        logs = torch.log_softmax(torch.nn.functional.pad(phi @ weights.T, (1, 0)), dim=1)
-        if batch.table is not None:
-            member = batch.table[rows].to(t.dtype)
-        else:
-            assert batch.codes is not None
-            numbers = torch.arange(batch.n_groups, device=t.device)
-            member = (batch.codes[rows, None] == numbers).to(t.dtype)
-        # A row of no group has weight 0, which keeps it out of everything.
-        omega = torch.ones_like(t) if batch.weight is None else batch.weight[rows].to(t.dtype)
-        p = logs.exp()
-        table = self._tensor(self.basis._slope_table(self.basis.n_terms))
-        q = phi[:, : self.basis.n_slopes] @ (weights @ table).T * self._steep[rows, None]
-        r = omega[:, None] * (member - p)[:, 1:]
-        return phi, p[:, 1:], r, q, -(member * logs).sum(1), omega
+    def find_optimum(self, kappa: float, start: Array | None) -> Optimum:
+        if self.batch.reduce is not alone:
+            return super().find_optimum(kappa, start)
+        weights = newton(self._rows, self.basis, kappa, start=start).weights
+        return Optimum(evaluate(self._rows, self.basis, weights, kappa)[0], weights)
 
     def sums(self, weights: Array, curved: bool) -> Tensor:
-        w = self._tensor(weights)
-        chunks = [self._sums(rows, w, curved) for rows in self._chunks()]
-        flat = [torch.cat([part.to(torch.float64).reshape(-1) for part in c]) for c in chunks]
-        return torch.stack(flat).sum(dim=0)
-
-    def _sums(self, rows: slice, w: Tensor, curved: bool) -> list[Tensor]:
-        free, d = w.shape
-        phi, p, r, q, loss, omega = self._look(rows, w)
-        h, z = (r * q).sum(dim=1), self._z[rows]
-        out = [(omega * loss).sum(), r.T @ phi, h.sum(), (h * z).sum()]
-        if not curved:
-            return out
-        both = (p[:, :, None] * phi[:, None, :]).reshape(len(phi), free * d)
-        hessian = -(both.T @ (omega[:, None] * both)).reshape(free, d, free, d)
-        squares = (phi[:, :, None] * phi[:, None, :]).reshape(len(phi), d * d)
-        own = ((omega[:, None] * p).T @ squares).reshape(free, d, d)
-        for k in range(free):
-            hessian[k, :, k] += own[k]
-        # ∂h/∂W: through the probabilities, and through ∂f/∂t.
-        u = -omega[:, None] * p * (q - (p * q).sum(dim=1, keepdim=True))
-        x = r * self._steep[rows, None]
-        table, leading = self._tensor(self.basis._slope_table(d)), phi[:, : self.basis.n_slopes]
-        drift = [
-            (u * by[:, None]).T @ phi + ((x * by[:, None]).T @ leading) @ table.T
-            for by in (torch.ones_like(z), z)
-        ]
-        return [*out, hessian, *drift]
-
-    def unpack(self, flat: Array, free: int) -> Array:
-        size = free * self.basis.n_terms
-        return flat.reshape(-1, size)
+        parts = get_kernels().logistic_pass(self._rows, self.basis, weights, curved)[: 2 + curved]
+        return torch.from_numpy(np.concatenate([np.ravel(part) for part in parts]))
 
     def gradient(
-        self, weights: Array, finish: tuple[float, ...], upstream: Tensor, out: Tensor | None
+        self, weights: Array, scale: float, upstream: Tensor, out: Tensor | None
     ) -> Tensor:
-        scale, constant, along = finish
-        out = torch.zeros_like(self._z) if out is None else out
-        factor = upstream.to(out.dtype) * (scale * self.center[1])
-        w = self._tensor(weights)
-        for rows in self._chunks():
-            _, _, r, q, _, omega = self._look(rows, w)
-            h = (r * q).sum(dim=1)
-            out[rows] += factor * (h - omega * (constant + along * self._z[rows]))
-        return out
+        finish = (1.0, 0.0, 0.0)
+        slopes = get_kernels().logistic_pass(self._rows, self.basis, weights, False, finish)[3]
+        h, batch = torch.from_numpy(slopes), self.batch
+        if self._known is not None:
+            h = torch.zeros_like(self._z).masked_scatter(self._known, h)
+        h = h * self._steep
+        sums = batch.reduce(torch.stack([h.sum(), h @ self._z])) / self.n_known
+        taken = sums[0] + sums[1] * self._z
+        h -= taken if batch.weight is None else batch.weight * taken
+        h *= upstream.double() * (scale * self.center[1])
+        return h if out is None else out + h

@@ -4,12 +4,13 @@ A kernel reads each row once (score, target, group, weight), standardizes and bo
 forms the monomials of the basis and the probabilities of the groups in registers, and then
 
 - "first":    adds up the loss, its score Σ r_k φ, Σh and Σh·z;
-- "second":   adds up those and the Hessian, and the derivatives of Σh and Σh·z in the weights;
-- "gradient": writes scale·(h − ω(constant + along·z)).
+- "second":   adds up the loss, its score and the Hessian;
+- "gradient": writes scale·(h − ω(Σh + z·Σhz)/n).
 
 Up to `UNROLLED` groups each has registers of its own; more share a two-dimensional block. Sums are
 kept in float32 for each place of a block while a program walks its tiles, so that each holds a few
-hundred rows, and are added up in float64 afterwards.
+hundred rows, and are added up in float64 afterwards; those that hold more are kept in float64, and
+so is the loss, since a Newton step is taken or not by differences of it.
 
 Text rather than `tl.static_range`: accumulators carried through a loop are variables, and their
 number depends on the groups and the basis.
@@ -61,10 +62,8 @@ class Shape:
     def n_sums(self) -> int:
         """Sums that a program writes."""
         free, d = self.n_groups - 1, self.basis.n_terms
-        first = 3 + free * d
-        if self.mode == "first":
-            return first
-        return first + free * (free + 1) // 2 * self.basis.n_moments + 2 * free * d
+        second = free * (free + 1) // 2 * self.basis.n_moments
+        return 1 + free * d + (2 if self.mode == "first" else second)
 
 
 def round_up(count: int) -> int:
@@ -72,7 +71,8 @@ def round_up(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()
 
 
-# A sum that a program keeps: its length, what a tile adds, and the line that stores it.
+# A sum that a program keeps: its length, what a tile adds, and the line that stores it; the loss
+# comes first.
 Sum = tuple[str, str, str]
 
 
@@ -81,8 +81,12 @@ def source(shape: Shape) -> str:
     weights, ahead, rows, sums = _wide(shape) if shape.is_wide else _narrow(shape)
     outputs, after = "out_ptr", []
     if shape.mode == "gradient":
-        outputs += ", upstream_ptr, scale, constant, along"
-        ahead.append("scale = scale * tl.load(upstream_ptr).to(tl.float32) * inverse")
+        outputs += ", taken_ptr, upstream_ptr, scale, portion"
+        ahead += [
+            "constant = (tl.load(taken_ptr) * portion).to(tl.float32)",
+            "along = (tl.load(taken_ptr + 1) * portion).to(tl.float32)",
+            "scale = scale * tl.load(upstream_ptr).to(tl.float32) * inverse",
+        ]
         rows.append("g = scale * (h - w * (constant + along * z))")
         if shape.adds:
             rows.append("g += tl.load(out_ptr + row, mask=inside, other=0.0).to(tl.float32)")
@@ -90,13 +94,12 @@ def source(shape: Shape) -> str:
     else:
         after.append(f"out = out_ptr + tl.program_id(0) * {shape.n_sums}")
         for i, (length, term, store) in enumerate(sums):
-            ahead.append(f"sum{i} = tl.zeros(({length},), dtype=tl.float32)")
-            rows.append(f"sum{i} += {term}")
+            kind = "tl.float32" if i > 0 and length == "BLOCK" else "tl.float64"
+            ahead.append(f"sum{i} = tl.zeros(({length},), dtype={kind})")
+            rows.append(f"sum{i} += ({term}).to({kind})")
             after.append(store.format(f"sum{i}"))
-    head = f"def kernel(s_ptr, y_ptr, a_ptr, w_ptr, center_ptr, {weights}, {outputs},"
+    head = f"def kernel(s_ptr, y_ptr, a_ptr, w_ptr, mean, inverse, {weights}, {outputs},"
     body = [
-        "mean = tl.load(center_ptr)",
-        "inverse = tl.load(center_ptr + 1)",
         *ahead,
         "for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):",
         *("    " + line for line in _load(shape) + rows),
@@ -173,23 +176,15 @@ def _narrow(shape: Shape) -> tuple[str, list[str], list[str], list[Sum]]:
     rows += _probabilities(free)
     rows += [f"r{k} = w * (a{k} - p{k})" for k in range(free)]
     rows.append("h = " + " + ".join(f"r{k} * q{k}" for k in range(free)))
-    sums = ["loss * w", *(_times(f"r{k}", j) for k in range(free) for j in range(d)), "h", "h * z"]
-    if shape.mode == "second":
-        more, second = _second(shape)
-        rows, sums = rows + more, sums + second
+    sums = ["loss * w", *(_times(f"r{k}", j) for k in range(free) for j in range(d))]
+    more, second = _second(shape) if shape.mode == "second" else ([], ["h", "h * z"])
+    rows, sums = rows + more, sums + second
     store = "tl.store(out + {}, tl.sum({{}}, axis=0))"
     return weights, ahead, rows, [("BLOCK", x, store.format(i)) for i, x in enumerate(sums)]
 
 
 def _probabilities(free: int) -> list[str]:
     """Those of all groups but the first, and the loss; what a kernel does not use costs nothing."""
-    if free == 1:
-        return [
-            "e0 = tl.exp(-tl.abs(f0))",
-            "part = 1.0 / (1.0 + e0)",
-            "p0 = tl.where(f0 < 0.0, e0 * part, part)",
-            "loss = tl.maximum(f0, 0.0) + tl.log(1.0 + e0) - a0 * f0",
-        ]
     top = "tl.maximum(f0, 0.0)"
     for k in range(1, free):
         top = f"tl.maximum({top}, f{k})"
@@ -205,25 +200,13 @@ def _probabilities(free: int) -> list[str]:
 
 
 def _second(shape: Shape) -> tuple[list[str], list[str]]:
-    """Hessian by moments, blocks (k, l ≤ k); then the derivatives of Σh and Σh·z."""
-    basis, free = shape.basis, shape.n_groups - 1
+    """Hessian by moments, blocks (k, l ≤ k)."""
     rows, sums = [], []
-    for k in range(free):
+    for k in range(shape.n_groups - 1):
         for other in range(k + 1):
             own = f"p{k} * (1.0 - p{k})" if k == other else f"-p{k} * p{other}"
             rows.append(f"v{k}_{other} = w * ({own})")
-            sums += [_times(f"v{k}_{other}", j) for j in range(basis.n_moments)]
-    rows.append("pull = " + " + ".join(f"p{k} * q{k}" for k in range(free)))
-    slopes = _slope_terms(basis)
-    for k in range(free):
-        rows += [f"u{k} = -w * p{k} * (q{k} - pull)", f"x{k} = r{k} * steep"]
-    for by in ("", " * z"):
-        for k in range(free):
-            for j in range(basis.n_terms):
-                parts = [_times(f"u{k}", j)]
-                for i, terms in enumerate(slopes):
-                    parts += [f"{c!r} * {_times(f'x{k}', i)}" for c, term in terms if term == j]
-                sums.append(f"({' + '.join(parts)}){by}")
+            sums += [_times(f"v{k}_{other}", j) for j in range(shape.basis.n_moments)]
     return rows, sums
 
 
@@ -256,10 +239,11 @@ def _wide(shape: Shape) -> tuple[str, list[str], list[str], list[Sum]]:
     ]
     # A block of scores for each term is too much to carry for each row: summed tile by tile.
     store = f"tl.store(out + 1 + (group - 1) * {d} + {{}}, {{{{}}}}, (group > 0) & (group < {k}))"
+    places = ((0, "loss * w"), (1 + (k - 1) * d, "h"), (2 + (k - 1) * d, "h * z"))
     sums = [
-        (str(wide), f"tl.sum({'r' if j == 0 else f'r * m{j}[:, None]'}, axis=0)", store.format(j))
-        for j in range(d)
+        ("BLOCK", term, f"tl.store(out + {place}, tl.sum({{}}, axis=0))") for place, term in places
     ]
-    for place, term in ((0, "loss * w"), (1 + (k - 1) * d, "h"), (2 + (k - 1) * d, "h * z")):
-        sums.append(("BLOCK", term, f"tl.store(out + {place}, tl.sum({{}}, axis=0))"))
+    for j in range(d):
+        term = f"tl.sum({'r' if j == 0 else f'r * m{j}[:, None]'}, axis=0)"
+        sums.append((str(wide), term, store.format(j)))
     return "weight_ptr", ahead, rows, sums

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ from sklearn.utils.validation import validate_data
 from .._core.arrays import Matrix, Vector
 from .._core.shards import Sums, here
 from .._core.threads import one_blas_thread
-from .._core.validation import InputError
+from .._core.validation import InputError, refuse_unreal
 from ..data.encoding import TableEncoder, needs_encoding
 
 # ------------------------------------------------------------------------------------------------
@@ -122,17 +121,6 @@ class Scratch:
         """Give the disk space back."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def is_source(X: Any) -> bool:
     """Whether X names a table that is read from where it is."""
@@ -220,23 +208,18 @@ class FeatureMatrix:
             out += self.extra @ theta[k:]
         return out
 
-    def backward(self, r: Vector) -> Vector:
-        """[X, E]ᵀ·r."""
-        return self.sums.add(self._backward(r))
-
     def backward_with_sum(self, r: Vector) -> tuple[Vector, float]:
         """[X, E]ᵀ·r and Σr."""
-        out, total = self.sums.add(self._backward(r), float(r.sum()))
-        return out, total
-
-    def _backward(self, r: Vector) -> Vector:
         if self._direct or self._sparse:
             out = np.asarray(self.X.T @ r, dtype=np.float64)
         else:
             out = np.zeros(self.X.shape[1])
             for rows, block in self._pieces():
                 out += block.astype(np.float64, copy=False).T @ r[rows]
-        return out if self.extra is None else np.concatenate([out, self.extra.T @ r])
+        if self.extra is not None:
+            out = np.concatenate([out, self.extra.T @ r])
+        out, total = self.sums.add(out, float(r.sum()))
+        return out, total
 
     def take(self, rows: NDArray[np.intp]) -> FeatureMatrix:
         """Some of the rows, copied."""
@@ -410,7 +393,9 @@ class ReadsTables:
             self.n_features_in_ = X.shape[1]
             self.feature_names_in_ = np.array(X.names, dtype=object)
             return X, y
+        refuse_unreal(y=y)
         if not needs_encoding(X):
+            refuse_unreal(X=X)
             return validate_data(self, X, y, y_numeric=True, **self._accepts())
         here().refuse(
             "A table of text, categories or missing values",
@@ -428,6 +413,7 @@ class ReadsTables:
         """Checked X of new rows."""
         if self.encoder_ is not None:
             return self.encoder_.transform(X)
+        refuse_unreal(X=X)
         return validate_data(self, X, reset=False, **self._accepts())
 
     def _accepts(self) -> dict[str, Any]:

@@ -483,40 +483,69 @@ class Curve:
     n_jobs : int or None
     level : float
         Confidence with which bounds are met; 0.5 judges by the estimates.
+    limits : dict of name to (Groups, float), optional
+        Attributes with a limit each. Unfairness is then the largest share of its limit that one of
+        them reaches, and 1 the bound.
     """
 
     def __init__(
         self, candidate: Any, estimator: Any, rows: Sample, folds: Sequence[tuple[Rows, Rows]],
         criterion: Criterion, measure_with: Any, n_jobs: int | None, level: float = 0.5,
+        limits: dict[str, tuple[Groups, float]] | None = None,
     ):  # fmt: skip
         self.candidate, self._criterion, self._level = candidate, criterion, level
         self._held_out = HeldOut(Handle.find(estimator), rows, folds, n_jobs)
-        self._gauge = Gauge(rows, self._held_out.handle.accuracy, measure_with, None, 0.95)
+        self._rows, self._one = rows, not limits
+        limits = limits or {"": (rows.groups, 1.0)}
+        accuracy = self._held_out.handle.accuracy
+        gauges = [Gauge(replace(rows, groups=groups), accuracy, measure_with, None, 0.95)
+                  for groups, _ in limits.values()]  # fmt: skip
+        self._gauge = gauges[0]
+        self._limits = [(name, gauge, limits[name][1])
+                        for name, gauge in zip(limits, gauges, strict=True)]  # fmt: skip
         self._seen: dict[float, Place] = {}
-        self._measures: dict[float, Measure] = {}
+        self._measures: dict[float, dict[str, Measure]] = {}
 
     def at(self, fairness_weight: float) -> Place:
         """The candidate at a weight; fitted and measured once."""
         if fairness_weight not in self._seen:
             gauge = self._gauge
             s, accuracy, influence = gauge.explain(self._held_out.scores([fairness_weight])[0])
-            entropies = gauge.entropies([self._criterion], {"s": s, "y": gauge.y})
-            value = measure(self._criterion, entropies, gauge.level, float("nan"), "")
-            self._measures[fairness_weight] = value
-            margin = 0.0
-            if self._level > 0.5:
-                margin = critical(np.ones((1, 1)), self._level, value.n_clusters) * value.stderr
+            measures, judged = {}, []
+            for name, part, limit in self._limits:
+                measures[name], margin = self._measure(part, s), 0.0
+                value = measures[name]
+                if self._level > 0.5:
+                    margin = critical(np.ones((1, 1)), self._level, value.n_clusters) * value.stderr
+                judged.append((max(value.value, 0.0) / limit, margin / limit))
+            self._measures[fairness_weight] = measures
+            unfairness, margin = max(judged, key=sum)
             self._seen[fairness_weight] = Place(
-                fairness_weight, accuracy, max(value.value, 0.0), influence, margin
+                fairness_weight, accuracy, unfairness, influence, margin
             )
         return self._seen[fairness_weight]
+
+    def _measure(self, gauge: Gauge, s: Vector) -> Measure:
+        entropies = gauge.entropies([self._criterion], {"s": s, "y": gauge.y})
+        return measure(self._criterion, entropies, gauge.level, float("nan"), "")
+
+    def unseen(self, model: Any) -> tuple[float, float]:
+        """What the audit sees in the rows of training and the term of the fit does not; its error.
+
+        NaN where the two are not the same quantity: several attributes, a moving normalizer.
+        """
+        if not self._one or self._criterion.moves(self._criterion.given):
+            return float("nan"), float("nan")
+        scores = self._held_out.handle.predict(model, self._rows)
+        seen = self._measure(self._gauge, self._gauge.explain(scores)[0])
+        return seen.value - model.unfairness_, seen.stderr
 
     def refit(self, fairness_weight: float, rows: Sample) -> Any:
         """The candidate at a weight, fitted on other rows: all of them."""
         return self._held_out.handle.fit(fairness_weight, rows)
 
-    def measured(self, fairness_weight: float) -> Measure:
-        """The criterion at a weight that was tried."""
+    def measured(self, fairness_weight: float) -> dict[str, Measure]:
+        """The criterion at a weight that was tried, by attribute."""
         return self._measures[fairness_weight]
 
     def meet(self, bound: float) -> tuple[Place, bool]:

@@ -30,7 +30,6 @@ from .._core.validation import (
     check_index,
     check_nonnegative,
     check_positive_integer,
-    refuse_unreal,
 )
 from ..data.controls import read_controls
 from ..data.criteria import CONDITIONAL
@@ -234,7 +233,6 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
                 "controls", f"be None with criterion={self.criterion!r}, which does not use them",
                 hint="criterion='conditional'.",
             )  # fmt: skip
-        refuse_unreal(X=X, y=y)
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, **columns
         )
@@ -379,7 +377,6 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         """Scores of rows in memory, or of a table that is read from where it is."""
         check_is_fitted(self)
         if not is_source(X):
-            refuse_unreal(X=X)
             check_index(X=X, sensitive_features=sensitive_features, **columns)
             score = self._predictor(self._read_features(X), sensitive_features)
             return self._response(score, **columns)

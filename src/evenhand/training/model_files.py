@@ -244,8 +244,9 @@ _FIELDS: dict[str, tuple[str, str]] = {
     "FairRegressor": (
         "evenhand.training.recommended",
         f"{_NAMES} encoder_:TableEncoder? scaler_:StandardScaler estimator_:any choice_:text "
-        "explanation_:text tried_:Tried* measure_:Measure? fairness_weight_:real r2_:real "
-        "unfairness_:real unfairness_bound_:real",
+        "explanation_:text tried_:Tried* measure_:Measure? measures_:measures? "
+        "fairness_weight_:real r2_:real "
+        "unfairness_:real unfairness_bound_:real unseen_:real",
     ),
     "TableModel": (
         __name__, "model:any columns:Column* target:text sensitive:texts banded:texts bands:Bands*"
@@ -369,6 +370,10 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
             )
         ),
     ),
+    "measures": (
+        "be measures by attribute",
+        lambda v: isinstance(v, dict) and all(type(of).__name__ == "Measure" for of in v.values()),
+    ),
     "groups": _one_of("posterior", "attribute"),
     "column": _one_of("number", "category", "left out"),
     "link": _one_of("identity", "log"),
@@ -483,7 +488,8 @@ def _describe(value: Any, where: str) -> Any:
             "model", f"have a loss by name to be saved; {where} is a loss of your own, which is "
             "code",
         )  # fmt: skip
-    plain = value is None or isinstance(value, bool | str | Real | np.bool_)
+    parts = value.values() if isinstance(value, dict) else [value]
+    plain = all(v is None or isinstance(v, bool | str | Real | np.bool_) for v in parts)
     return _pack(value, where) if plain else repr(value)
 
 
@@ -688,16 +694,19 @@ class Trees:
     feature_names_in_: Any = None
 
     @classmethod
-    def join(cls, parts: list[dict[str, Any]], n_features: int, **more: Any) -> Trees:
+    def join(cls, trees: list[tuple[Any, ...]], n_features: int, names: Any, **more: Any) -> Trees:
         """One row of nodes from those of several trees."""
-        sizes = np.cumsum([0, *(len(part["feature"]) for part in parts)])
-        columns: dict[str, Any] = {}
-        for name in ("feature", "threshold", "left", "right", "missing_left", "value"):
-            columns[name] = np.concatenate([part[name] for part in parts])
-        for name in ("left", "right"):
-            shift = np.repeat(sizes[:-1], np.diff(sizes))
-            columns[name] = np.where(columns[name] < 0, -1, columns[name] + shift)
-        return cls(n_features, roots=sizes[:-1], **columns, **more)
+        feature, threshold, left, right, missing, value = map(
+            np.concatenate, zip(*trees, strict=True)
+        )
+        sizes = [len(tree[0]) for tree in trees]
+        roots = np.cumsum([0, *sizes[:-1]])
+        shift = np.repeat(roots, sizes)
+        left, right = (np.where(child < 0, -1, child + shift) for child in (left, right))
+        return cls(
+            n_features, roots, feature.astype(np.int64), threshold, left, right,
+            missing.astype(bool), value, feature_names_in_=names, **more,
+        )  # fmt: skip
 
     def predict(self, X: Any) -> Vector:
         """(n,) scores."""
@@ -769,48 +778,33 @@ def _plain_model(value: Any, where: str) -> Any:
         return value
     n = value.n_features_in_
     if kind == "HistGradientBoostingRegressor":
-        nodes = [predictor.nodes for (predictor,) in value._predictors]
-        if value.is_categorical_ is not None or value.loss not in ("squared_error", "poisson",
-                                                                   "gamma"):  # fmt: skip
+        link = {"squared_error": "identity", "poisson": "log", "gamma": "log"}.get(value.loss, "")
+        if value.is_categorical_ is not None or not link:
             raise InputError(
                 "model", f"have numbers for features and means for scores; {where} has categories "
                 "or another loss", hint="encode categories before it, by a TableEncoder.",
             )  # fmt: skip
-        parts = [
-            {
-                "feature": part["feature_idx"].astype(np.int64),
-                "threshold": part["num_threshold"],
-                "left": np.where(part["is_leaf"], -1, part["left"].astype(np.int64)),
-                "right": part["right"].astype(np.int64),
-                "missing_left": part["missing_go_to_left"].astype(bool),
-                "value": part["value"],
-            }
-            for part in nodes
-        ]
-        link = "identity" if value.loss == "squared_error" else "log"
         base = float(np.ravel(value._baseline_prediction)[0])
-        return Trees.join(parts, n, base=base, link=link, feature_names_in_=names)
-    several = getattr(value, "estimators_", [value])
-    members = [value] if kind.endswith("TreeRegressor") else list(np.ravel(several))
+        trees = [
+            (t["feature_idx"], t["num_threshold"],
+             np.where(t["is_leaf"], -1, t["left"].astype(np.int64)), t["right"].astype(np.int64),
+             t["missing_go_to_left"], t["value"])
+            for t in (predictor.nodes for (predictor,) in value._predictors)
+        ]  # fmt: skip
+        return Trees.join(trees, n, names, base=base, link=link)
+    members = list(np.ravel(getattr(value, "estimators_", [value])))
     base, scale = 0.0, 1.0 / len(members)
     if kind == "GradientBoostingRegressor":
         scale = value.learning_rate
-        base = 0.0 if value.init_ == "zero" else float(np.ravel(value.init_.predict(
-            np.zeros((1, n))))[0])  # fmt: skip
+        base = 0.0 if value.init_ == "zero" else float(value.init_.predict(np.zeros((1, n)))[0])
     if members[0].n_outputs_ != 1:
         raise InputError("model", f"have one output, and {where} has {members[0].n_outputs_}")
-    parts = [
-        {
-            "feature": np.maximum(tree.feature, 0).astype(np.int64),
-            "threshold": tree.threshold,
-            "left": tree.children_left.astype(np.int64),
-            "right": tree.children_right.astype(np.int64),
-            "missing_left": tree.missing_go_to_left.astype(bool),
-            "value": tree.value[:, 0, 0],
-        }
-        for tree in (member.tree_ for member in members)
-    ]
-    return Trees.join(parts, n, base=base, scale=scale, single=True, feature_names_in_=names)
+    trees = [
+        (np.maximum(t.feature, 0), t.threshold, t.children_left, t.children_right,
+         t.missing_go_to_left, t.value[:, 0, 0])
+        for t in (member.tree_ for member in members)
+    ]  # fmt: skip
+    return Trees.join(trees, n, names, base=base, scale=scale, single=True)
 
 
 # ------------------------------------------------------------------------------------------------

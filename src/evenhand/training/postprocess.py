@@ -45,12 +45,14 @@ from .model_files import Saves
 from .stack import (
     StackPenalty,
     check_regressor,
+    column_names,
     copy_numbers,
     fit_copy,
     fit_out_of_fold,
     is_fitted,
     join_columns,
     keeps_a_fit,
+    order_columns,
     predict_base,
     warn_fitted,
 )
@@ -446,6 +448,9 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
+        names = column_names(X)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
         return score
 
     def _fit_copy(self, X: Any) -> Any:
@@ -513,6 +518,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         """
         check_is_fitted(self, "regressor_")
         check_index(X=X, sensitive_features=sensitive_features)
+        X = order_columns(X, getattr(self, "feature_names_in_", None))
         score = predict_base(self.estimator_, X)
         z = self._standardized(score)
         numbers = self._numbers(X)

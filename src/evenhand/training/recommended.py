@@ -7,7 +7,6 @@ Every candidate of `_candidates` is fitted on folds; the one of highest held-out
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
 from textwrap import wrap
@@ -28,8 +27,8 @@ from .._core.validation import (
     check_column,
     check_index,
     check_nonnegative,
-    refuse_unreal,
 )
+from ..data.columns import split_columns
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
 from ..data.groups import Groups
@@ -66,89 +65,53 @@ class Candidate:
     name : str
     words : str
         What it does, for people.
-    build : callable
-        (criterion, alpha, loss, random_state) → estimator with a `fairness_weight`.
-    suits : callable
-        Criterion and loss → whether it is for them.
+    kind : {None, "posterior", "attribute"}
+        How groups enter.
+    map : {None, "affine", "transport"}
+        Map of the ridge score; None for a model on the features.
     """
 
     name: str
     words: str
-    build: Callable[[str, float, Any, Any], Any]
-    suits: Callable[[Criterion, Any], bool] = lambda criterion, loss: True
+    kind: str | None = None
+    map: str | None = None
 
-
-def _linear(**options: Any) -> Callable[[str, float, Any, Any], Any]:
-    def build(criterion: str, alpha: float, loss: Any, random_state: Any) -> Any:
+    def build(self, criterion: str, alpha: float, loss: Any, random_state: Any) -> Any:
+        """The estimator, with a `fairness_weight`."""
+        if self.map is not None:
+            return FairPostprocessor(
+                FairRidge(criterion, 0.0, alpha), criterion, group_features=self.kind,
+                map=self.map, random_state=random_state,
+            )  # fmt: skip
         if loss is None:
-            return FairRidge(criterion, alpha=alpha, **options)
-        return FairGLM(loss, criterion, alpha=alpha, **options)
+            return FairRidge(criterion, alpha=alpha, group_features=self.kind)
+        return FairGLM(loss, criterion, alpha=alpha, group_features=self.kind)
 
-    return build
-
-
-def _mapped(kind: str, shape: str) -> Callable[[str, float, Any, Any], Any]:
-    return lambda criterion, alpha, loss, random_state: FairPostprocessor(
-        FairRidge(criterion, 0.0, alpha),
-        criterion,
-        group_features=kind,
-        map=shape,
-        random_state=random_state,
-    )
+    def suits(self, criterion: Criterion, loss: Any) -> bool:
+        """Maps are fitted by squares; transport gives all groups one distribution of scores."""
+        return self.map is None or (
+            loss is None and (self.map != "transport" or criterion.equalizes_scores)
+        )
 
 
-# Maps of scores are fitted by squares.
-def _maps_scores(criterion: Criterion, loss: Any) -> bool:
-    return loss is None
-
-
-# Transport gives every group the same distribution of scores, and that is all it does.
-def _moves_scores(criterion: Criterion, loss: Any) -> bool:
-    return loss is None and criterion.equalizes_scores
-
-
-# Simple ones first: of two that are level the earlier is chosen.
+# Simple ones first: of two that are level the earlier is chosen. Maps are fitted to out-of-fold
+# scores, which helps where the ridge overfits.
 LEAGUES = {
     "blind": (
-        Candidate("linear", "one linear score for all", _linear()),
-        Candidate(
-            "posterior",
-            "a linear score that may differ by the probability of each group given the features",
-            _linear(group_features="posterior"),
-        ),
-        Candidate(
-            "posterior, transport",
-            "the ridge score, moved toward the barycenter of the groups by their probabilities",
-            _mapped("posterior", "transport"),
-            _moves_scores,
-        ),
+        Candidate("linear", "one linear score for all"),
+        Candidate("posterior", "a linear score that may differ by the probability of each group "
+                  "given the features", "posterior"),
+        Candidate("posterior, transport", "the ridge score, moved toward the barycenter of the "
+                  "groups by their probabilities", "posterior", "transport"),
     ),
     "known": (
-        Candidate(
-            "attribute",
-            "a linear score that may differ by group",
-            _linear(group_features="attribute"),
-        ),
-        # Maps are fitted to out-of-fold scores, which helps where the ridge overfits.
-        Candidate(
-            "attribute, lines",
-            "the ridge score, moved along a straight line for each group",
-            _mapped("attribute", "affine"),
-            _maps_scores,
-        ),
-        Candidate(
-            "attribute, transport",
-            "the ridge score, each group moved toward the barycenter of all",
-            _mapped("attribute", "transport"),
-            _moves_scores,
-        ),
+        Candidate("attribute", "a linear score that may differ by group", "attribute"),
+        Candidate("attribute, lines", "the ridge score, moved along a straight line for each group",
+                  "attribute", "affine"),
+        Candidate("attribute, transport", "the ridge score, each group moved toward the barycenter "
+                  "of all", "attribute", "transport"),
     ),
-}
-
-
-def candidates(league: str, criterion: Criterion, loss: Any = None) -> list[Candidate]:
-    """Those of a league that are for a criterion and a loss, simple ones first."""
-    return [c for c in LEAGUES[league] if c.suits(criterion, loss)]
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -193,9 +156,11 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     ----------
     criterion : {"independence", "separation", "sufficiency"}
         What the score must not reveal.
-    max_unfairness : float, optional
+    max_unfairness : float or dict of attribute to float, optional
         Largest held-out normalized information, in [0, 1]. Met on average: on new people about half
-        of such models exceed it, unless `certify`.
+        of such models exceed it, unless `certify`. With several attributes, columns of
+        `sensitive_features`, ``{"sex": 0.01, "race": 0.02}`` limits each of them, and all are met
+        together; models are trained on the crossed groups.
     fairness_weight : float, optional
         Points of R² that one point of normalized information is worth. With neither, 1.
     attribute : {"blind", "known"}
@@ -242,7 +207,14 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     unfairness_bound_ : float
         What was compared with `max_unfairness`: with `certify` the upper end of the interval.
     measure_ : Measure
-        The same unfairness with its interval.
+        The same unfairness with its interval; of the attribute that is nearest to its limit where
+        there are several. `unfairness_` is then the share of that limit.
+    unseen_ : float
+        How much more `measure_with` sees in the training rows than the fairness term of the fit,
+        at most 20,000 rows; NaN where the two do not measure the same. `explanation_` says so where
+        it is more than chance.
+    measures_ : dict of str to Measure
+        With several limits, by attribute.
     n_features_in_, feature_names_in_
 
     See Also
@@ -276,7 +248,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         self,
         criterion: str = "independence",
         *,
-        max_unfairness: float | None = None,
+        max_unfairness: float | dict[str, float] | None = None,
         fairness_weight: float | None = None,
         attribute: str = "blind",
         certify: bool = False,
@@ -358,7 +330,6 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     ) -> _Search:  # fmt: skip
         """All that does not depend on the bound or the weight asked for."""
         criterion = self._check_parameters()
-        refuse_unreal(X=X, y=y)
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
             cluster=cluster,
@@ -391,26 +362,55 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         X, seed = rows.others["X"], self.random_state
         folds = make_folds(self.cv, X, rows.target, rows.groups, seed, rows.cluster)
         estimator = get_estimator(self.measure_with, seed, "measure_with")
-        tried = candidates(self.attribute, criterion, self.loss)
+        tried = [c for c in LEAGUES[self.attribute] if c.suits(criterion, self.loss)]
+        limits = self._limits(rows)
         # All bounds hold at once, so that the best of several may be taken.
-        level = 1.0 - (1.0 - CONFIDENCE) / len(tried) if self.certify else 0.5
+        count = len(tried) * max(len(limits), 1)
+        level = 1.0 - (1.0 - CONFIDENCE) / count if self.certify else 0.5
         return [
             Curve(
                 c, c.build(criterion.name, self.alpha, self.loss, seed), rows, folds, criterion,
-                estimator, self.n_jobs, level,
+                estimator, self.n_jobs, level, limits,
             )
             for c in tried
         ]  # fmt: skip
 
+    def _limits(self, rows: Sample) -> dict[str, tuple[Groups, float]]:
+        """Groups and limit of each attribute that has one of its own; empty for one limit."""
+        if not isinstance(self.max_unfairness, dict):
+            return {}
+        labels = rows.others["sensitive_features"]
+        columns = split_columns(labels, "sensitive_features", "attribute")
+        names = [str(name) for name, _ in columns]
+        unknown = [name for name in self.max_unfairness if name not in names]
+        if unknown or rows.groups.codes is None:
+            raise InputError(
+                "max_unfairness", f"name columns of `sensitive_features` ({', '.join(names)}), got "
+                f"{unknown[0] if unknown else 'limits for probabilities'}",
+            )  # fmt: skip
+        return {
+            name: (_attribute(rows.groups, names.index(name), len(names)), float(limit))
+            for name, limit in self.max_unfairness.items()
+        }
+
+    @property
+    def _bound(self) -> float:
+        """What `Place.judged` must not exceed."""
+        limit = self.max_unfairness
+        assert limit is not None
+        return 1.0 if isinstance(limit, dict) else float(limit)
+
     def _choose(self, search: _Search) -> FairRegressor:
         """Choose for what is asked, and fit the choice on all rows."""
         if not search.curves:
-            model = _linear(fairness_weight=0.0)(self.criterion, self.alpha, self.loss, None)
+            model = LEAGUES["blind"][0].build(self.criterion, self.alpha, self.loss, None)
+            model.set_params(fairness_weight=0.0)
             self.choice_, self.fairness_weight_ = "linear", 0.0
             self.explanation_ = "A plain linear model: fairness_weight=0 asks for no fairness."
             self.tried_: tuple[Tried, ...] = ()
             self.measure_: Measure | None = None
-            self.r2_ = self.unfairness_ = self.unfairness_bound_ = float("nan")
+            self.measures_: dict[str, Measure] = {}
+            self.r2_ = self.unfairness_ = self.unfairness_bound_ = self.unseen_ = float("nan")
             self.estimator_ = model.fit(
                 search.rows.others["X"], search.rows.target, sample_weight=search.rows.weight
             )
@@ -423,7 +423,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             else:
                 places = []
                 for curve in search.curves:
-                    places.append(curve.meet(float(self.max_unfairness)))
+                    places.append(curve.meet(self._bound))
                     advance()
                 gain = [
                     place.accuracy if reached else -1e6 * (1.0 + place.judged)
@@ -432,23 +432,35 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
         curve, (place, reached) = search.curves[best], places[best]
         if self.max_unfairness is not None:
-            place = curve.best_within(float(self.max_unfairness))
+            place = curve.best_within(self._bound)
             if not reached:
                 self._refuse(curve.candidate, place)
         self.choice_ = curve.candidate.name
         self.fairness_weight_ = place.fairness_weight
         self.r2_, self.unfairness_ = place.accuracy, place.unfairness
         self.unfairness_bound_ = place.judged
-        self.measure_ = curve.measured(place.fairness_weight)
+        self.measures_ = curve.measured(place.fairness_weight)
+        limits = self.max_unfairness if isinstance(self.max_unfairness, dict) else {"": 1.0}
+        worst = max(limits, key=lambda name: self.measures_[name].value / limits[name])
+        self.measure_ = self.measures_[worst]
         self.tried_ = _table(search.curves, places, gain, best)
         self.explanation_ = self._explain(curve.candidate)
         self.estimator_ = curve.refit(place.fairness_weight, search.rows)
+        self.unseen_, error = curve.unseen(self.estimator_)
+        if self.unseen_ > 3.0 * error:
+            self.explanation_ += (
+                f"\nOn the training rows the audit sees {self.unseen_:.4f} more than the term that "
+                "the model was trained against."
+            )
         return self
 
     def _refuse(self, candidate: Candidate, place: Place) -> None:
+        limit = self.max_unfairness
+        words = ", ".join(f"{name} {value:g}" for name, value in limit.items()) if isinstance(
+            limit, dict) else f"{limit:g}"  # fmt: skip
         message = (
             f"No candidate has held-out {get_criterion(self.criterion).name} ≤ "
-            f"{self.max_unfairness:g}{' for certain' if self.certify else ''}. The closest is "
+            f"{words}{' for certain' if self.certify else ''}. The closest is "
             f"{candidate.name!r} with {place.judged:.4f} at {self.accuracy.symbol} "
             f"{place.accuracy:.4f} (fairness_weight="
             f"{place.fairness_weight:g}). Hint: relax the bound, gather more rows"
@@ -469,6 +481,13 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             f"{get_criterion(self.criterion).name} {self.unfairness_:.4f}{sure} "
             f"(fairness_weight {self.fairness_weight_:.4g}).",
         ]
+        if isinstance(self.max_unfairness, dict):
+            lines[1:] = [
+                f"Held out: {self.accuracy.symbol} {self.r2_:.4f} (fairness_weight "
+                f"{self.fairness_weight_:.4g}); {get_criterion(self.criterion).name} of",
+                *(f"  {name} {self.measures_[name].value:.4f}, limit {limit:g}"
+                  for name, limit in self.max_unfairness.items()),
+            ]  # fmt: skip
         for other in self.tried_[1:]:
             if other.reached:
                 lines.append(
@@ -502,7 +521,6 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             Needed, and used, only with ``attribute="known"``.
         """
         check_is_fitted(self)
-        refuse_unreal(X=X)
         check_index(X=X, sensitive_features=sensitive_features)
         X = self._read_features(X)
         X = self.scaler_.transform(X)
@@ -519,7 +537,9 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
                 "a level of fairness, the second for a rate of exchange."
             )
         bound = self.max_unfairness
-        if bound is not None and not (isinstance(bound, Real) and 0 < float(bound) <= 1):
+        limits = list(bound.values()) if isinstance(bound, dict) else [bound]
+        good = all(isinstance(limit, Real) and 0 < float(limit) <= 1 for limit in limits)
+        if bound is not None and not (good and limits):
             raise InputError(
                 "max_unfairness", f"lie between 0 and 1, and above 0, got {bound!r}",
                 hint="exactly 0 cannot be shown by any number of rows.",
@@ -546,6 +566,15 @@ class _Search:
     curves: list[Curve]
 
 
+def _attribute(groups: Groups, place: int, count: int) -> Groups:
+    """One of the attributes that were crossed."""
+    if count == 1:
+        return groups
+    values = list(dict.fromkeys(label[place] for label in groups.labels))
+    codes = np.array([values.index(label[place]) for label in groups.labels], dtype=np.intp)
+    return replace(groups, labels=tuple(values), codes=codes[groups.codes])
+
+
 def _signed(value: float) -> str:
     return f"{value:+.4f}".replace("-", "−")
 
@@ -553,21 +582,14 @@ def _signed(value: float) -> str:
 def _table(
     curves: list[Curve], places: list[tuple[Place, bool]], gain: list[float], best: int
 ) -> tuple[Tried, ...]:
-    out = []
-    for curve, (place, reached), g in zip(curves, places, gain, strict=True):
-        stderr = curve.difference_error(places[best][0], place)
-        out.append(
-            Tried(
-                name=curve.candidate.name,
-                words=curve.candidate.words,
-                fairness_weight=place.fairness_weight,
-                r2=place.accuracy,
-                unfairness=place.unfairness,
-                reached=reached,
-                behind=gain[best] - g if reached else float("nan"),
-                behind_stderr=stderr,
-            )
+    out = [
+        Tried(
+            curve.candidate.name, curve.candidate.words, place.fairness_weight, place.accuracy,
+            place.unfairness, reached, gain[best] - g if reached else float("nan"),
+            curve.difference_error(places[best][0], place),
         )
+        for curve, (place, reached), g in zip(curves, places, gain, strict=True)
+    ]  # fmt: skip
     order = sorted(range(len(out)), key=lambda j: (j != best, -gain[j]))
     return tuple(out[j] for j in order)
 

@@ -7,7 +7,7 @@ casts types that differ without a word.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -380,7 +380,7 @@ def scanned(X: Any, features: Any, folder: Any, given: Mapping[str, Any]) -> Ite
     columns = Columns.read(source, features, given)
     single = source.all_are(columns.features, pa.float32())
     dtype = np.float32 if single else np.float64
-    with Scratch(source.n_rows, columns.features, dtype, folder) as scratch:
+    with closing(Scratch(source.n_rows, columns.features, dtype, folder)) as scratch:
         yield _read(source, columns, scratch)
 
 

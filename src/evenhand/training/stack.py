@@ -14,6 +14,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
@@ -27,7 +28,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._core.arrays import Matrix, Vector
-from .._core.validation import InputError, check_column
+from .._core.validation import InputError, check_column, read_native
 from ..data.encoding import TableEncoder
 from .group_features import Slopes
 from .problem import Problem, RidgeProblem, TrainingRows
@@ -161,6 +162,29 @@ class FoldMean:
         if name in ("n_features_in_", "feature_names_in_"):
             return getattr(self.estimators_[0], name)
         raise AttributeError(name)
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a frame; None for anything else."""
+    frame = read_native(X, "X")
+    return list(frame.columns) if isinstance(frame, nw.DataFrame) else None
+
+
+def order_columns(X: Any, names: Any) -> Any:
+    """A frame with the columns of training in their order; boosters go by their place.
+
+    LightGBM takes the columns of a frame in whatever order they come, and is wrong in silence.
+    """
+    held = column_names(X)
+    if names is None or held is None or held == list(names):
+        return X
+    missing = [name for name in names if name not in held]
+    if missing:
+        raise InputError(
+            "X", f"have the columns of training, and {missing[0]!r} is missing; there are "
+            f"{', '.join(map(repr, held[:20]))}",
+        )  # fmt: skip
+    return read_native(X, "X").select(list(names)).to_native()
 
 
 def predict_base(model: Any, X: Any) -> Vector:
