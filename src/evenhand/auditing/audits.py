@@ -310,39 +310,29 @@ def audit(
         get_estimator(estimator, seed), _name_of(estimator),
         check_confidence_level(confidence_level), seed, check_n_boot(n_boot), reference,
     )  # fmt: skip
-    columns = {
-        "sensitive_features": sensitive_features, "sample_weight": sample_weight,
-        "cluster": cluster, "controls": controls, "exposure": exposure,
-    }  # fmt: skip
-    need_rows = {"n_boot": run.n_boot or None, "loss": loss}
+    need_rows = {name: given[name] for name in ("cluster", "controls", "exposure", "loss")}
+    need_rows["n_boot"] = run.n_boot or None
+    others = {"y_pred": y_pred, "frequency": frequency}
+    counted = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
     if isinstance(y_true, Cells):
-        refuse_beside_cells(estimator, y_pred=y_pred, frequency=frequency, **columns, **need_rows)
+        refuse_beside_cells(estimator, **others, **counted, **need_rows)
         return run.audit_cells(y_true, per_attribute)
-    models = models_of(y_pred)
+    models, kind = models_of(y_pred), "model"
     if too_many(frequency):
-        counted = {name: columns.pop(name) for name in ("sensitive_features", "sample_weight")}
-        refuse_beside_cells(estimator, **columns, **need_rows)
+        refuse_beside_cells(estimator, **need_rows)
         cells = {
             name: Cells.from_rows(y_true, s, frequency=frequency, **counted)
             for name, s in models.items()
         }
         audits = {name: run.audit_cells(c, per_attribute, name) for name, c in cells.items()}
     else:
-        y_true, y_pred, *rest = repeat_rows(frequency, y_true=y_true, y_pred=y_pred, **columns)
-        columns = dict(zip(columns, rest, strict=True))
-        attributes = _read_attributes(columns["sensitive_features"], per_attribute, len(models))
-        samples = _read_models(y_true, y_pred, columns)
-        first = next(iter(samples.values()))
-        read = None if loss is None else read_loss(loss, power, first.target)
-        run = replace(run, frequent=frequency is not None, loss=read)
-        audits = run.audit_models(samples, attributes, per_attribute)
-        if per_attribute and attributes:
+        audits = run.audit_rows(given, len(models))
+        if per_attribute and len(next(iter(audits.values())).attributes):
             (crossed,) = audits.values()
-            parts = {**crossed.attributes, " × ".join(attributes): crossed}
-            return AuditSet(_beside_plain(parts, given), "attribute")
+            audits, kind = {**crossed.attributes, crossed.sensitive_name: crossed}, "attribute"
     audits = _beside_plain(audits, given)
-    several = isinstance(y_pred, dict) or len(models) > 1
-    return AuditSet(audits, "model") if several else next(iter(audits.values()))
+    several = isinstance(y_pred, dict) or len(models) > 1 or kind == "attribute"
+    return AuditSet(audits, kind) if several else next(iter(audits.values()))
 
 
 # How rows may count, in words.
@@ -404,11 +394,18 @@ class _Run:
             "seed": self.seed,
         }
 
-    def audit_models(
-        self, samples: dict[str, Sample], attributes: dict[str, Any], per_attribute: bool
-    ) -> dict[str, Audit]:
+    def audit_rows(self, given: dict[str, Any], n_models: int) -> dict[str, Audit]:
         """Audits by model; several attributes are audited crossed and each by itself."""
+        names = ("y_true", "y_pred", "sensitive_features", "sample_weight", "cluster", "controls")
+        handed = {name: given[name] for name in (*names, "exposure")}
+        frequency, per_attribute = given["frequency"], given["per_attribute"]
+        handed = dict(zip(handed, repeat_rows(frequency, **handed), strict=True))
+        attributes = _read_attributes(handed["sensitive_features"], per_attribute, n_models)
+        samples = _read_models(handed.pop("y_true"), handed.pop("y_pred"), handed)
         first = next(iter(samples.values()))
+        loss = given["loss"]
+        read = None if loss is None else read_loss(loss, given["power"], first.target)
+        run = replace(self, frequent=frequency is not None, loss=read)
         check_effective_size(first.weighted().groups)
         parts = {
             name: first.regroup(labels, warn=per_attribute, require_two=per_attribute).groups
@@ -418,11 +415,11 @@ class _Run:
         for name, sample in samples.items():
             sample = sample.per_unit()
             alone = {
-                part: self.audit_once(replace(sample, groups=groups), name, warn=per_attribute)
+                part: run.audit_once(replace(sample, groups=groups), name, warn=per_attribute)
                 for part, groups in parts.items()
                 if groups.n_groups > 1
             }
-            audits[name] = self.audit_once(sample, name, alone, tuple(parts))
+            audits[name] = run.audit_once(sample, name, alone, tuple(parts))
         return audits
 
     def audit_once(

@@ -575,22 +575,15 @@ def drivers(
         raise ValueError(f"`n_values` must be a positive integer, got {n_values!r}.")
     level, seed = check_confidence_level(confidence_level), check_seed(random_state)
     table = FeatureTable(X)
-    y = None if y_true is None else check_column(y_true, "y_true", table.n)
-    sample = Sample.read(
-        y, sensitive_features=sensitive_features, sample_weight=sample_weight, cluster=cluster,
-        X=table.X,
+    sample = _read_rows(
+        table, y_true, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        cluster=cluster,
     )  # fmt: skip
-    sample = replace(sample, others={"labels": sensitive_features})
-    if sample.groups.measured is not None:
-        raise InputError(
-            "sensitive_features", "be groups for drivers, got a Continuous",
-            hint="cut it with evenhand.bands.",
-        )  # fmt: skip
     closing = close_paths(model_or_scores, table, sample, close, int(n_values), cv, seed)
     whole = _Whole(
         closing.score, sample,
         find_reference(reference, sample.groups.label_names, sample.groups.shares),
-        _criteria(criteria, y),
+        _criteria(criteria, sample.target),
         get_estimator(estimator, seed), float(ndtri(0.5 + level / 2)),
     )  # fmt: skip
     parts = []
@@ -613,6 +606,18 @@ def drivers(
         confidence_level=level,
         notes=(*closing.notes, *_copy_notes(table)),
     )
+
+
+def _read_rows(table: FeatureTable, y_true: Any, **columns: Any) -> Sample:
+    """The rows beside a table of features, with the labels of the groups as they were handed in."""
+    y = None if y_true is None else check_column(y_true, "y_true", table.n)
+    sample = Sample.read(y, X=table.X, **columns)
+    if sample.groups.measured is not None:
+        raise InputError(
+            "sensitive_features", "be groups for drivers, got a Continuous",
+            hint="cut it with evenhand.bands.",
+        )  # fmt: skip
+    return replace(sample, others={"labels": columns["sensitive_features"]})
 
 
 @dataclass(frozen=True)

@@ -289,6 +289,10 @@ class GroupMoments:
     third: Array
     cutoffs: dict[Cutoff, float]
 
+    def __getitem__(self, name: Any) -> Vector:
+        """The means of one name."""
+        return self.mean[self.names.index(name)]
+
     @property
     def has_target(self) -> bool:
         return "mean_target" in self.names

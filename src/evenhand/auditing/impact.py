@@ -432,13 +432,11 @@ def impact_table(
             for cutoff in wanted if statistic in AT_CUTOFF else [None]:
                 numbers += compared.numbers(statistic, cutoff)
     numbers.sort(key=lambda number: m.labels.index(number.group))
+    columns = {"share": m.share, "rows": m.count, "size": m.size, "mean_score": m["mean_score"]}
     groups = {
         label: {
-            "share": float(m.share[k]),
-            "rows": float(m.count[k]),
-            "size": float(m.size[k]),
-            "mean_score": float(m.mean[m.names.index("mean_score"), k]),
-            "rates": {c.name: float(m.mean[m.names.index((c, favorable)), k]) for c in wanted},
+            **{name: float(column[k]) for name, column in columns.items()},
+            "rates": {c.name: float(m[c, favorable][k]) for c in wanted},
         }
         for k, label in enumerate(m.labels)
     }
@@ -623,7 +621,7 @@ def _reference(
     key: Any = (wanted[0], favorable) if wanted else "mean_score"
     sign = -1.0 if not wanted and favorable == "low" else 1.0
     able = m.share >= min(SMALLEST, m.share.max())
-    best = int(np.argmax(np.where(able, sign * m.mean[m.names.index(key)], -np.inf)))
+    best = int(np.argmax(np.where(able, sign * m[key], -np.inf)))
     return best, np.flatnonzero(able).tolist()
 
 

@@ -21,6 +21,7 @@ Least information: min over such distributions of I(S;A), a convex problem.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -248,15 +249,25 @@ def _least_information(s: Vector, p: Array, weight: Vector, strata: Rows, groups
     P = share.sum(axis=0) / total
     in_bin = mass.sum(axis=0)
     w = np.repeat((share / size[:, None])[:, None, :], n_bins, axis=1)
-    wanted = share[:, None, :]
 
     def information(w: Array) -> tuple[float, Array]:
         q = np.einsum("cb,cbk->bk", mass, w) / in_bin[:, None]
         ratio = np.log(np.maximum(q, 1e-300) / P)
         return float((in_bin[:, None] * q * ratio).sum() / total), ratio
 
+    best, slope, w = _descend(information, w, mass.astype(float), share.astype(float))
+    row = (w[strata, bins] * slope[bins]).sum(axis=1)
+    error = standard_error(row, groups.weight, groups.cluster)
+    chance = (n_bins - 1) * (K - 1) / (2.0 * groups.n_effective)
+    return max(best - chance - 2.0 * error, 0.0)
+
+
+def _descend(
+    information: Callable[[Array], tuple[float, Array]], w: Array, mass: Array, share: Array
+) -> tuple[float, Array, Array]:
+    """Least information, its slope and where it is; a step that does not lower it is halved."""
     best, slope = information(w)
-    step = 0.5
+    step, wanted = 0.5, share[:, None, :]
     for _ in range(_ROUNDS):
         trial = w * np.exp(-step * slope)
         for _ in range(_SWEEPS):
@@ -270,12 +281,9 @@ def _least_information(s: Vector, p: Array, weight: Vector, strata: Rows, groups
             if step < 1e-4:
                 break
             continue
-        small = best - value < 1e-9
+        is_done = best - value < 1e-9
         w, best, slope = trial, value, new_slope
         step = min(step * 1.2, 2.0)
-        if small:
+        if is_done:
             break
-    row = (w[strata, bins] * slope[bins]).sum(axis=1)
-    error = standard_error(row, groups.weight, groups.cluster)
-    chance = (n_bins - 1) * (K - 1) / (2.0 * groups.n_effective)
-    return max(best - chance - 2.0 * error, 0.0)
+    return best, slope, w

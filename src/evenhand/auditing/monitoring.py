@@ -426,9 +426,9 @@ def judge(
     watched = [get_criterion(name) for name in criteria]
     asked = _checked_limits(limits, watched)
     names = list(series)
-    for criterion in watched:
-        if criterion.needs and not total.has_target:
-            raise InputError("y_true", f"be given for {criterion.name}, got None")
+    lacking = [c.name for c in watched if c.needs and not total.has_target]
+    if lacking:
+        raise InputError("y_true", f"be given for {lacking[0]}, got None")
     parts = watched_parts(total.labels, total.names)
     sizes, readings = _read_all(series, samples, parts, watched, get_estimator(estimator))
     band = level / len(watched)

@@ -99,22 +99,21 @@ def rows_needed(
             f"`effect` must differ from the tolerance, got {effect:g} for both: no number of rows "
             "tells a value from itself. Hint: plan for a score at half the tolerance."
         )
-    z, more = float(ndtri(1.0 - level)), float(ndtri(power))
-    limit, terms = tolerance, _TERMS * (len(p) - 1)
+    z, more, limit = float(ndtri(1.0 - level)), float(ndtri(power)), tolerance
+    terms = _TERMS * (len(p) - 1)
 
     def spread(value: float, n: int) -> float:
         return math.sqrt(2.0 * value * entropy / n + terms / (2.0 * n * n)) / entropy
 
     def enough(n: int) -> bool:
         if effect > limit:
-            half = half_width_down_to(effect, limit)
-            return half >= (z + more) * spread(effect, n)
+            return half_width_down_to(effect, limit) >= (z + more) * spread(effect, n)
         # The value that this share of samples stays below.
         seen = effect + more * spread(effect, n)
         if seen >= limit:
             return False
-        rate = 2.0 / (n * entropy)
-        return -errors_below(seen, spread(max(seen, 0.0), n), limit, rate) >= z
+        error = spread(max(seen, 0.0), n)
+        return -errors_below(seen, error, limit, 2.0 / (n * entropy)) >= z
 
     high = 2
     while not enough(high):

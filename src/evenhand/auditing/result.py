@@ -319,39 +319,26 @@ class Audit(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
-        return json_safe(
-            {
-                "format": "evenhand.audit",
-                "version": FORMAT_VERSION,
-                "name": self.name,
-                "sensitive": self.sensitive_name,
-                "n_rows": self.n_rows,
-                "n_unknown": self.n_unknown,
-                "n_copies": self.n_copies,
-                "n_clusters": self.n_clusters,
-                "confidence_level": self.confidence_level,
-                "r2": self.r2,
-                "measures": {c: m.to_dict() for c, m in self.measures.items()},
-                "attributes": {
-                    name: {c: m.to_dict() for c, m in audit.measures.items()}
-                    for name, audit in self.attributes.items()
-                },
-                "one_against_rest": {
-                    name: {
-                        "group": worst.group,
-                        "n_compared": worst.n_compared,
-                        **worst.measure.to_dict(),
-                    }
-                    for name, worst in self.one_against_rest.items()
-                },
-                **({"conditional": self.conditional.to_dict()} if self.conditional else {}),
-                **({"pricing": self.pricing.to_dict()} if self.pricing else {}),
-                "n_negative": self.n_negative,
-                "groups": self._groups.columns,
-                "disparities": dict(vars(self.disparities)),
-                "imputation": None if self.imputation is None else self.imputation.to_dict(),
-            }
-        )
+        plain = ("n_rows", "n_unknown", "n_copies", "n_clusters", "confidence_level", "r2")
+        held: dict[str, Any] = {
+            "format": "evenhand.audit", "version": FORMAT_VERSION, "name": self.name,
+            "sensitive": self.sensitive_name, **{name: getattr(self, name) for name in plain},
+            "measures": _plain_measures(self),
+            "attributes": {name: _plain_measures(one) for name, one in self.attributes.items()},
+            "one_against_rest": {
+                name: {"group": w.group, "n_compared": w.n_compared, **w.measure.to_dict()}
+                for name, w in self.one_against_rest.items()
+            },
+        }  # fmt: skip
+        for name in ("conditional", "pricing"):
+            if getattr(self, name) is not None:
+                held[name] = getattr(self, name).to_dict()
+        held |= {
+            "n_negative": self.n_negative, "groups": self._groups.columns,
+            "disparities": dict(vars(self.disparities)),
+            "imputation": None if self.imputation is None else self.imputation.to_dict(),
+        }  # fmt: skip
+        return json_safe(held)
 
     def plot(self) -> Any:
         """A Matplotlib figure: scores by group, score against target, the three measures."""
@@ -392,6 +379,10 @@ class Audit(Shown):
         """
         page = _page({"": self}, self, tolerance, favorable, about=about, drivers=drivers)
         return write_text(path, page, force)
+
+
+def _plain_measures(audit: Audit) -> dict[str, Any]:
+    return {name: measure.to_dict() for name, measure in audit.measures.items()}
 
 
 # Text that often stands for a missing value.

@@ -123,16 +123,7 @@ class Tolerance:
         smallest: float = SMALLEST,
         **clauses: Any,
     ) -> None:
-        given = {name: value for name, value in clauses.items() if value is not None}
-        unknown = [name for name in clauses if name not in clause_names()]
-        if unknown:
-            raise ValueError(_unknown(unknown[0]))
-        if not given:
-            raise ValueError(
-                "`Tolerance` must hold at least one clause, got none; there are "
-                f"{', '.join(clause_names())}. Hint: eh.Tolerance(independence=0.01)."
-            )
-        ranges = {name: _range(name, given[name]) for name in clause_names() if name in given}
+        ranges = _ranges(clauses)
         if favorable is not None:
             favorable = check_favorable(favorable)
         rates = [name for name in AT_CUTOFF if name in ranges]
@@ -205,17 +196,15 @@ class Tolerance:
             raise ValueError(
                 f"A tolerance must be of version {VERSION}, got {data.get('version')!r}."
             )
-        extra = [key for key in data if key not in ("format", "version", "clauses", *_SETTINGS)]
-        if extra:
-            raise ValueError(_unknown(str(extra[0])))
         clauses = data.get("clauses")
         if not isinstance(clauses, Mapping):
             raise ValueError(
                 f"`clauses` of a tolerance must be a table of limits by name, got {clauses!r}."
             )
-        for name in clauses:
-            if name not in clause_names():
-                raise ValueError(_unknown(str(name)))
+        extra = [key for key in data if key not in ("format", "version", "clauses", *_SETTINGS)]
+        extra += [name for name in clauses if name not in clause_names()]
+        if extra:
+            raise ValueError(_unknown(str(extra[0])))
         given = {key: data[key] for key in _SETTINGS if key in data}
         return cls(**given, **clauses)
 
@@ -310,6 +299,20 @@ def _unknown(name: str) -> str:
         f"A tolerance has no clause {name!r}; there are {', '.join(there)}, and the settings "
         f"{', '.join(_SETTINGS)}.{hint}"
     )
+
+
+def _ranges(clauses: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Limits by clause, in the order of all clauses there are."""
+    given = {name: value for name, value in clauses.items() if value is not None}
+    unknown = [name for name in clauses if name not in clause_names()]
+    if unknown:
+        raise ValueError(_unknown(unknown[0]))
+    if not given:
+        raise ValueError(
+            "`Tolerance` must hold at least one clause, got none; there are "
+            f"{', '.join(clause_names())}. Hint: eh.Tolerance(independence=0.01)."
+        )
+    return {name: _range(name, given[name]) for name in clause_names() if name in given}
 
 
 def _range(name: str, value: Any) -> tuple[float, float]:

@@ -171,25 +171,9 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
         )  # fmt: skip
     level = tolerance.level if level is None else check_level(level)
     _refuse_unmeasured(audit, tolerance)
-    tests = list(_tests(audit, tolerance, level))
-    within = holm([clause.p_within for clause in tests])
     first = next(iter(audit.measures.values()))
     n = int(first.n if first.n_clusters is None else first.n_clusters)
-    is_function = audit.conditional is not None and audit.conditional.is_function
-    judged = []
-    for clause, p in zip(tests, within.tolist(), strict=True):
-        word = judge(p, clause.p_beyond, level)
-        # A fail has to stand out among all tests, a pass of a clause does not.
-        strict = level if clause.within else level / len(tests)
-        needed = units_needed(n, clause.errors, strict) if word == OPEN else math.nan
-        note = clause.note
-        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
-            note = (
-                "the score is a function of controls and group, so this says that a difference "
-                "can be told and not how large it is; see the adjusted gap"
-            )
-        clause = replace(clause, p_within=p, judged=word, needed=needed, note=note)
-        judged.append(withhold(audit, clause, tolerance))
+    judged = tuple(_judged(audit, tolerance, level, n))
     words = {clause.judged for clause in judged}
     worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
     small: dict[str, None] = {}
@@ -203,9 +187,28 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     if plain not in ("", OUTCOMES[worst]):
         remarks = (f"Without {audit.counted} the outcome is: {plain}.", *remarks)
     return Verdict(
-        OUTCOMES[worst], tuple(judged), tolerance, level, unit, n, tuple(small), share, remarks,
-        plain,
-    )  # fmt: skip
+        OUTCOMES[worst], judged, tolerance, level, unit, n, tuple(small), share, remarks, plain
+    )
+
+
+def _judged(audit: Audit, tolerance: Tolerance, level: float, n: int) -> Iterator[ClauseResult]:
+    """All clauses with what is judged of them, by Holm's rule over all tests."""
+    tests = list(_tests(audit, tolerance, level))
+    within = holm([clause.p_within for clause in tests])
+    is_function = audit.conditional is not None and audit.conditional.is_function
+    for clause, p in zip(tests, within.tolist(), strict=True):
+        word = judge(p, clause.p_beyond, level)
+        # A fail has to stand out among all tests, a pass of a clause does not.
+        strict = level if clause.within else level / len(tests)
+        needed = units_needed(n, clause.errors, strict) if word == OPEN else math.nan
+        note = clause.note
+        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
+            note = (
+                "the score is a function of controls and group, so this says that a difference "
+                "can be told and not how large it is; see the adjusted gap"
+            )
+        clause = replace(clause, p_within=p, judged=word, needed=needed, note=note)
+        yield withhold(audit, clause, tolerance)
 
 
 def _plain_outcome(audit: Audit, tolerance: Tolerance, level: float) -> str:
