@@ -175,7 +175,7 @@ def measure_device(setting: Setting, device: str) -> Iterator[Row]:
 
 
 def steps(setting: Setting) -> Iterator[Row]:
-    """What the loss adds to a training step on the device there is, and gradients of rare groups."""
+    """Return what the loss adds to a training step here, and the errors of rare groups."""
     yield from measure_steps(setting.quick)
 
 

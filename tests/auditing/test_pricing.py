@@ -201,7 +201,7 @@ def test_text_picture_and_pickle(priced):
     found, _ = priced
     text = str(found.pricing)
     assert "Poisson deviance" in text
-    assert "Predictions for group 'f' are" in text
+    assert "gap of scores" in text
     assert max(map(len, text.splitlines())) <= 80
     assert text in str(found)
     figure = found.pricing.plot()

@@ -114,7 +114,7 @@ def name_others(name: str, names: Iterable[str], what: str = "Its columns are") 
 def is_number(value: Any, least: float = -np.inf) -> bool:
     """Whether a value is a finite real number of at least `least`; True and False are none."""
     good = isinstance(value, Real) and not isinstance(value, bool)
-    return good and least <= float(value) < np.inf
+    return good and bool(np.isfinite(float(value))) and float(value) >= least
 
 
 def check_nonnegative(name: str, value: Any, hint: str = "", auto: bool = False) -> None:
@@ -126,7 +126,7 @@ def check_nonnegative(name: str, value: Any, hint: str = "", auto: bool = False)
 
 def check_positive_integer(name: str, value: Any) -> None:
     """Refuse anything but a whole number of at least 1."""
-    if not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InputError(name, f"be a positive integer, got {value!r}")
 
 

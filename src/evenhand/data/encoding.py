@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._core.arrays import Mask, Matrix
-from .._core.validation import InputError, frame_columns, quote, read_native
+from .._core.validation import check_positive_integer, frame_columns, quote, read_native
 from .columns import missing_rows, read_values
 
 # A level seen in fewer rows cannot be told from noise; rarer ones share "other".
@@ -167,9 +167,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         y : ignored
         """
         for name in ("min_level_rows", "max_levels"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(name, f"be a positive integer, got {value!r}")
+            check_positive_integer(name, getattr(self, name))
         table, named = _read(X)
         self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = len(table)

@@ -291,15 +291,13 @@ class Groups:
             known = self.known[rows]
             keep = (np.cumsum(self.known) - 1)[rows[known]]
             known = None if known.all() else known
-        weight = None if self.weight is None else mean_one(self.weight[keep])
-        codes = None if self.codes is None else self.codes[keep]
-        table = None if self.probabilities is None else self.probabilities[keep]
-        cluster = None if self.cluster is None else renumber(self.cluster[keep])
-        measured = None if self.measured is None else self.measured[keep]
-        return Groups(
-            self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured,
-            self.assume,
-        )  # fmt: skip
+        taken: dict[str, Any] = {
+            name: None if column is None else column[keep]
+            for name in ("codes", "probabilities", "weight", "cluster", "measured")
+            for column in [getattr(self, name)]
+        }
+        taken["weight"], taken["cluster"] = mean_one(taken["weight"]), renumber(taken["cluster"])
+        return replace(self, known=known, n_rows=len(rows), **taken)
 
     def numbers(self) -> NDArray[np.intp]:
         """A number for each of the n rows that rows of the same membership share; −1 if unknown."""

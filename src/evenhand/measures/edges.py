@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from scipy.stats import rankdata
 
 from .._core.arrays import Vector
 from .._core.threads import run_chunks
-from .._core.validation import InputError
+from .._core.validation import InputError, is_number
 
 VERSION = 2
 BINS, FINE_BINS, MOST_BINS = 512, 2**15, 2**16
@@ -217,8 +217,8 @@ class Edges:
         if not isinstance(bins, int) or isinstance(bins, bool) or not 1 < bins <= MOST_BINS:
             raise InputError("edges", f"have between 2 and {MOST_BINS} bins, got {bins!r}")
         target = values.get("target")
-        slope = values.get("slope")
-        if not (isinstance(slope, Real) and _is_number(slope)) or (slope and target is None):
+        slope: Any = values.get("slope")
+        if not is_number(slope) or (slope and target is None):
             raise InputError("edges", f"have a finite slope, 0 without target, got {slope!r}")
         score = _axis(values.get("score"), "score")
         other = None if target is None else _axis(target, "target")
@@ -234,17 +234,13 @@ def _axis(values: Any, name: str) -> Axis:
     names = [f.name for f in fields(Axis)]
     if not isinstance(values, Mapping) or set(values) != set(names):
         raise InputError("edges", f"give {', '.join(names)} of the {name}, got {values!r}")
-    if not all(_is_number(values[k]) for k in names):
+    if not all(is_number(values[k]) for k in names):
         raise InputError("edges", f"give finite numbers for the {name}, got {dict(values)!r}")
     if not (values["scale"] > 0 and values["rate"] > 0):
         raise InputError(
             "edges", f"have a positive scale and rate of the {name}, got {dict(values)!r}"
         )
     return Axis(*(float(values[k]) for k in names))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # ------------------------------------------------------------------------------------------------

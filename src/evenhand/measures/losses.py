@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from .._core.arrays import Vector
-from .._core.validation import InputError
+from .._core.validation import InputError, is_number
 from ..data.weights import weighted_mean
 
 # ------------------------------------------------------------------------------------------------
@@ -474,12 +474,12 @@ def get_loss(
         return BinomialLoss()
     if name == "quantile":
         _check_link(name, link, ("canonical", "identity"))
-        if isinstance(quantile, bool) or not _is_real(quantile) or not 0 < float(quantile) < 1:
+        if not is_number(quantile) or not 0 < float(quantile) < 1:
             raise InputError("quantile", f"lie between 0 and 1, got {quantile!r}")
         return QuantileLoss(quantile)
     p, canonical, default = _POWERS[name]
     if p is None:
-        if isinstance(power, bool) or not _is_real(power) or not 1 <= float(power) <= MOST_POWER:
+        if not is_number(power) or not 1 <= float(power) <= MOST_POWER:
             raise InputError(
                 "power", f"be a number between 1 and {MOST_POWER:g}, got {power!r}",
                 hint="between 1 (Poisson) and 2 (gamma) the target may be zero or positive, as a "
@@ -491,10 +491,6 @@ def get_loss(
     chosen = default if link is None else canonical if link == "canonical" else link
     assert chosen is not None
     return PowerLoss(name.replace("_", " "), p, LINKS[chosen])
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating)
 
 
 def _check_link(family: str, link: Any, allowed: tuple[str, ...]) -> None:

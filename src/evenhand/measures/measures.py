@@ -41,10 +41,10 @@ from .entropies import Entropies, estimate_entropies, get_estimator, people_effe
 
 VIOLATED, HOLDS, OPEN = "violated", "holds", "not enough data"
 RULE_WITH_TOLERANCE = (
-    "A limit is not met if a one-sided test at the stated level rejects that the true value is "
-    "within it (with Holm's correction over all tests). It is met if one-sided tests at that level "
-    "reject that the value is outside. Otherwise there is not enough data. One limit that is not "
-    "met is a fail. A pass needs all limits to be met, for which no correction is due."
+    "A limit is not met if the data show, with the stated confidence, that the true value is "
+    "outside it (a one-sided test, with Holm's correction for the number of tests). It is met if "
+    "they show that the value is within. Otherwise there is not enough data. One limit that is not "
+    "met is a fail. A pass needs all limits to be met, for which no correction is needed."
 )
 
 

@@ -242,7 +242,7 @@ def pricing_view(result: Pricing) -> View:
 
 
 def pricing_sentences(result: Pricing) -> list[str]:
-    """Return deviance, actual over expected in all, and the gaps against the reference."""
+    """Return deviance, and actual over expected in all."""
     out = []
     if result.loss and result.d2 == result.d2:
         low, high = result.d2_interval
@@ -268,7 +268,6 @@ def pricing_sentences(result: Pricing) -> list[str]:
     return [
         *out,
         f"Actual over expected is {with_interval(value, ends)} over all rows.{_evenness(result)}",
-        *_price_gaps(result),
     ]
 
 
@@ -286,36 +285,8 @@ def _evenness(result: Pricing) -> str:
     return f" It {' and '.join(words)}."
 
 
-def _price_gaps(result: Pricing) -> list[str]:
-    """One sentence per group: predictions against the reference, and the actual outcomes."""
-    columns = result._groups
-    out: list[str] = []
-    unit = " per unit of exposure" if result.has_exposure else ""
-    reference = group_name(result.reference)
-    for k, group in enumerate(columns["group"]):
-        if group == result.reference or len(out) == MOST_SENTENCES:
-            continue
-        score, actual = (_with_ends(columns, f"log_ratio_{of}", k) for of in ("score", "target"))
-        if not all(map(math.isfinite, score)):
-            continue
-        also = f"; actual outcomes were {_change(actual)}" if math.isfinite(actual[0]) else ""
-        out.append(
-            f"Predictions for {group_name(group)} are {_change(score)} than for {reference}{unit}"
-            f"{also}."
-        )
-    return out
-
-
 def _loss(result: Pricing) -> str:
     return f"Tweedie (power {result.power:g})" if result.loss == "tweedie" else result.loss.title()
-
-
-def _change(ends: Sequence[float]) -> str:
-    """A log ratio as "3.1% higher (1.2% to 5.0%)", the interval in the same direction."""
-    value, low, high = (100 * math.expm1(v) for v in ends)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return _higher(value, "%")
-    return f"{_higher(value, '%')} ({_span_of(value, (low, high), '%')})"
 
 
 def _price_table(result: Pricing) -> Table:

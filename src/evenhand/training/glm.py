@@ -243,6 +243,11 @@ class FairGLM(FairLinear):
     >>> fair = eh.FairGLM("poisson", fairness_weight=20).fit(X, claims, sensitive_features=a)
     >>> bool(fair.unfairness_ < 0.2 * plain.unfairness_), bool((fair.predict(X) > 0).all())
     (True, True)
+
+    What a tariff says of each factor:
+
+    >>> fair.relativities().to_frame()["factor"].tolist()
+    ['intercept', 'x0', 'x1', 'x2']
     """
 
     __metadata_request__fit: ClassVar = {

@@ -451,6 +451,17 @@ class FairnessPath(Shown):
             returned last.
         criterion : str, optional
             What `limit` is about; the path's own when left out.
+
+        Examples
+        --------
+        >>> import numpy as np, evenhand as eh
+        >>> rng = np.random.default_rng(0)
+        >>> a, X = rng.integers(0, 2, 500), rng.normal(size=(500, 2))
+        >>> y = X.sum(axis=1) + a + rng.normal(size=500)
+        >>> path = eh.fairness_path(eh.FairRidge(), X, y, sensitive_features=a,
+        ...                         fairness_weights=[1.0], random_state=0)
+        >>> path.alternatives({"first": X[:, 0]}, limit=0.9).to_frame()["name"].tolist()
+        ['weight 0', 'weight 1', 'first']
         """
         from .alternatives import compare
 

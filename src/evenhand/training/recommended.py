@@ -242,6 +242,15 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     >>> model = eh.FairRegressor("independence", max_unfairness=0.05, random_state=0)
     >>> bool(model.fit(X, y, sensitive_features=a).unfairness_ <= 0.05)
     True
+
+    A limit for each of several attributes, met together:
+
+    >>> people = {"sex": a, "region": rng.choice(["north", "south"], 1000)}
+    >>> limits = {"sex": 0.05, "region": 0.02}
+    >>> both = eh.FairRegressor("independence", max_unfairness=limits, random_state=0)
+    >>> measures = both.fit(X, y, sensitive_features=people).measures_
+    >>> all(measures[name].value <= limit for name, limit in limits.items())
+    True
     """
 
     def __init__(
