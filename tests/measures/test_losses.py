@@ -200,7 +200,10 @@ def test_good_targets_pass_and_losses_pickle(family):
         (("poisson", "logit"), "`link` must be None or one of canonical, log for family='poisson'"),
         (("tweedie", "canonical"), "`link` must be None or one of log for family='tweedie'"),
         (("binomial", "log"), "`link` must be None or one of canonical, logit"),
-        (("tweedie", None, 0.5), "`power` must be a number between 1 and 3, got 0.5. Hint: between"),
+        (
+            ("tweedie", None, 0.5),
+            "`power` must be a number between 1 and 3, got 0.5. Hint: between",
+        ),
         (("quantile", None, 1.5, 1.0), "`quantile` must lie between 0 and 1, got 1.0"),
         ((get_loss("gamma"), "log"), "`link` must be None for a loss that has its own, got 'log'"),
     ],

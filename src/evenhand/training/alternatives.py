@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from .._core.frames import json_safe
 from .._core.validation import InputError, check_column
 from .._core.views import Paged, Tabled
-from .held_out import Reading, correlation
+from .held_out import Reading, correlation, tabulate_points
 
 if TYPE_CHECKING:
     from .path import FairnessPath, Request
@@ -73,10 +73,14 @@ def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alt
             hint="path.select(max_unfairness=...) selects one.",
         )  # fmt: skip
     names, readings = _readings(path, others)
-    points = [reading.point for reading in readings]
-    measures = [point.measure(criterion) for point in points]
-    accuracy = np.array([point.accuracy for point in points])
-    unfairness = np.array([measure.value for measure in measures])
+    columns: dict[str, list[Any]] = {
+        "name": names,
+        "origin": [*["path"] * len(path), *map(_origin, others.values())],
+        **tabulate_points([reading.point for reading in readings]),
+    }
+    columns["fairness_weight"] = [None if w != w else w for w in columns["fairness_weight"]]
+    key = path.accuracy.key
+    accuracy, unfairness = np.array(columns[key]), np.array(columns[criterion])
     mixed = np.concatenate([path.mixed, np.zeros(len(others), dtype=bool)])
     best, met = request.choose(
         np.where(mixed, np.inf, unfairness), np.where(mixed, -np.inf, accuracy)
@@ -84,37 +88,22 @@ def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alt
     if chosen is not None:
         best, met = path.points.index(chosen), True
     z = float(ndtri(0.5 + 0.5 * path.confidence_level))
-    errors = {
-        path.accuracy.key: np.array([point.accuracy_stderr for point in points]),
-        criterion: np.array([measure.stderr for measure in measures]),
-    }
-    apart = {name: z * _paired(readings, name, error, best) for name, error in errors.items()}
-    columns: dict[str, list[Any]] = {
-        "name": names,
-        "origin": [*["path"] * len(path), *map(_origin, others.values())],
-        "fairness_weight": [None if w != w else w for w in (p.fairness_weight for p in points)],
-        path.accuracy.key: accuracy.tolist(),
-        f"{path.accuracy.key}_low": [point.accuracy_interval[0] for point in points],
-        f"{path.accuracy.key}_high": [point.accuracy_interval[1] for point in points],
-        criterion: unfairness.tolist(),
-        f"{criterion}_low": [measure.interval[0] for measure in measures],
-        f"{criterion}_high": [measure.interval[1] for measure in measures],
-        "accuracy_difference": (accuracy - accuracy[best]).tolist(),
-        "accuracy_margin": apart[path.accuracy.key].tolist(),
-        "unfairness_difference": (unfairness - unfairness[best]).tolist(),
-        "unfairness_margin": apart[criterion].tolist(),
-        "meets_floor": [floor is None or bool(value >= floor) for value in accuracy],
-        "meets_limit": [limit is None or bool(value <= limit) for value in unfairness],
-        "chosen": [k == best for k in range(len(points))],
-    }
+    for what, name in (("accuracy", key), ("unfairness", criterion)):
+        value = np.array(columns[name])
+        error = np.array(columns[f"{name}_stderr"])
+        columns[f"{what}_difference"] = (value - value[best]).tolist()
+        columns[f"{what}_margin"] = (z * _paired(readings, name, error, best)).tolist()
+    columns["meets_floor"] = [floor is None or bool(value >= floor) for value in accuracy]
+    columns["meets_limit"] = [limit is None or bool(value <= limit) for value in unfairness]
+    columns["chosen"] = [k == best for k in range(len(names))]
     columns["reason"] = [_reason(columns, k, request, bool(mixed[k]), met)
-                         for k in range(len(points))]  # fmt: skip
+                         for k in range(len(names))]  # fmt: skip
     many = "s" if len(others) > 1 else ""
     own = f"; {len(others)} candidate{many} of your own on the same rows" if others else ""
     if "fitted model" in columns["origin"]:
         own += ", of which fitted models may have seen these"
     return Alternatives(
-        columns, names[best], criterion, floor, limit, path.accuracy.key, path.accuracy.symbol,
+        columns, names[best], criterion, floor, limit, key, path.accuracy.symbol,
         path.confidence_level,
         f"{path.n_rows:,} rows, each scored by a model fitted without it{own}", path.sensitive_name,
     )  # fmt: skip

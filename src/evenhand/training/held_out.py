@@ -300,6 +300,25 @@ class PathPoint:
         return self.measures[name]
 
 
+def tabulate_points(points: Sequence[PathPoint]) -> dict[str, list[Any]]:
+    """Columns of fairness weights, accuracy and criteria, with errors and intervals."""
+    key = points[0].key
+    columns = {
+        "fairness_weight": [p.fairness_weight for p in points],
+        key: [p.accuracy for p in points],
+        f"{key}_stderr": [p.accuracy_stderr for p in points],
+        f"{key}_low": [p.accuracy_interval[0] for p in points],
+        f"{key}_high": [p.accuracy_interval[1] for p in points],
+    }
+    for name in points[0].measures:
+        measures = [p.measure(name) for p in points]
+        columns[name] = [m.value for m in measures]
+        columns[f"{name}_stderr"] = [m.stderr for m in measures]
+        columns[f"{name}_low"] = [m.interval[0] for m in measures]
+        columns[f"{name}_high"] = [m.interval[1] for m in measures]
+    return columns
+
+
 @dataclass(frozen=True)
 class Reading:
     """A point, and the influence of some rows on each of its numbers."""

@@ -20,7 +20,15 @@ from .._core.views import Shown, view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
 from ..data.sample import Sample
 from ..measures.losses import R2, Accuracy
-from .held_out import Gauge, Handle, PathPoint, Reading, correlation, critical
+from .held_out import (
+    Gauge,
+    Handle,
+    PathPoint,
+    Reading,
+    correlation,
+    critical,
+    tabulate_points,
+)
 
 if TYPE_CHECKING:
     from .alternatives import Alternatives
@@ -503,20 +511,7 @@ class FairnessPath(Shown):
         return self.criterion if criterion is None else get_criterion(criterion).name
 
     def _columns(self) -> dict[str, list[Any]]:
-        key = self.accuracy.key
-        columns: dict[str, list[Any]] = {
-            "fairness_weight": [p.fairness_weight for p in self.points],
-            key: [p.accuracy for p in self.points],
-            f"{key}_stderr": [p.accuracy_stderr for p in self.points],
-            f"{key}_low": [p.accuracy_interval[0] for p in self.points],
-            f"{key}_high": [p.accuracy_interval[1] for p in self.points],
-        }
-        for name in self.criteria:
-            measures = [p.measure(name) for p in self.points]
-            columns[name] = [m.value for m in measures]
-            columns[f"{name}_stderr"] = [m.stderr for m in measures]
-            columns[f"{name}_low"] = [m.interval[0] for m in measures]
-            columns[f"{name}_high"] = [m.interval[1] for m in measures]
+        columns = tabulate_points(self.points)
         columns["dominated"] = self.dominated().tolist()
         columns["selected"] = [p is self.selected for p in self.points]
         return columns
