@@ -128,7 +128,7 @@ def metric_by_group(
     with warnings.catch_warnings():
         # Of a group of one row scikit-learn warns, and says NaN.
         warnings.simplefilter("ignore")
-        parts = _Parts(rows, metric)
+        parts = _Parts(rows, metric, with_overall=ref == len(labels))
         value = parts.values()
         blocks, covariance, third = _leave_out(parts, value, seed)
         is_smooth = blocks is not None
@@ -174,8 +174,8 @@ def _find_metric(metric: Any) -> Any:
 class _Parts:
     """A metric of each group, and of all rows, which may count several times or not at all."""
 
-    def __init__(self, rows: Sample, metric: Any):
-        self.rows, groups = rows, rows.groups
+    def __init__(self, rows: Sample, metric: Any, with_overall: bool):
+        self.rows, groups, self._with_overall = rows, rows.groups, with_overall
         self._metric = _find_metric(metric) if isinstance(metric, str) else metric
         if not callable(self._metric):
             raise InputError(
@@ -202,9 +202,15 @@ class _Parts:
         ] + [groups.weight]
 
     def values(self, times: Vector | None = None) -> Vector:
-        """The metric of each part, the last one that of all rows; NaN where it cannot be had."""
-        pairs = zip(self.members, self.weights, strict=True)
-        return np.array([self._value(own, weight, times) for own, weight in pairs])
+        """The metric of each part, the last one that of all rows; NaN where it cannot be had.
+
+        All rows are counted again only where something is compared with them.
+        """
+        pairs = list(zip(self.members, self.weights, strict=True))
+        if times is not None and not self._with_overall:
+            del pairs[-1]
+        values = [self._value(own, weight, times) for own, weight in pairs]
+        return np.array(values + [math.nan] * (len(self.members) - len(pairs)))
 
     def _value(self, own: Any, weight: Vector | None, times: Vector | None) -> float:
         if times is not None:
