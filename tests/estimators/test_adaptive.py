@@ -24,6 +24,7 @@ from evenhand.estimators.logistic import Logistic
 from evenhand.estimators.ranks import cut, gather_two, rescore
 from evenhand.estimators.rungs import blend, lean_of, pool_losses
 from evenhand.estimators.splines import smooth, spline_table
+from evenhand.measures.effective import SharedValuesWarning
 from evenhand.measures.entropies import estimate_entropies
 from evenhand.measures.measures import measure
 
@@ -548,7 +549,8 @@ def test_a_score_shared_by_several_rows_is_one_person_whatever_the_target():
     rng = np.random.default_rng(0)
     s, a = np.repeat(rng.normal(size=300), 5), np.repeat(rng.integers(0, 2, 300), 5)
     y = rng.normal(size=1500)
-    found = eh.audit(y, s, sensitive_features=a)
+    with pytest.warns(SharedValuesWarning, match="The score has 300 values in 1,500 rows"):
+        found = eh.audit(y, s, sensitive_features=a)
     alone = eh.independence(y, s, sensitive_features=a)
     assert found.independence.value == pytest.approx(alone, abs=1e-12)
     assert max(m.value for m in found.measures.values()) < 0.03

@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy.special import gammaln
 
 import evenhand as eh
@@ -50,13 +49,6 @@ def brute(cells):
     if not splits:
         return dm
     return np.logaddexp(np.log(0.5) + dm, np.log(0.5 / len(splits)) + np.logaddexp.reduce(splits))
-
-
-def test_log_gamma():
-    x = np.concatenate([np.linspace(0.01, 20, 300), [1e3, 1e6]])
-    log_gamma = kernels._log_gamma
-    found = njit(lambda values: [log_gamma(v) for v in values])(x)
-    np.testing.assert_allclose(found, gammaln(x), rtol=1e-10, atol=1e-9)
 
 
 def test_log_rising():

@@ -44,6 +44,7 @@ from .ranks import (
     Levels,
     by_frequency,
     cut,
+    cut_roughly,
     gather_one,
     gather_two,
     is_heaped,
@@ -220,15 +221,15 @@ class Adaptive:
             alone = alone[:1]
             best = alone[0].mean_outside - (_STEPS_GAIN - HANDICAP) / data.effective
         else:
-            grids = [partial(_gather, pair, data, bins) for bins in _grid_sizes(data.groups)]
-            smooth = Ladder(grids[0](), names).climb(self.temperature / data.effective)
+            cells, finer = _grids(pair, data)
+            smooth = Ladder(cells, names).climb(self.temperature / data.effective)
             bias, best = _prior_bias(smooth[0]), min(best, _best(smooth))
         partitions = []
         if data.effective >= LEAST_ROWS and best > 0:
             partitions = self._partitions(_planes(names, variables, pair, data), best, data)
-        if smooth and len(grids) > 1:
+        if smooth and finer is not None:
             least = min(best, _best(partitions))
-            smooth = self._refine(smooth, least, lambda: Ladder(grids[1](), names), data)
+            smooth = self._refine(smooth, least, lambda: Ladder(finer(), names), data)
         rungs = [*smooth, *partitions, *alone]
         if len(rungs) == 1:
             return rungs[0]
@@ -252,11 +253,11 @@ class Adaptive:
         return -self.temperature * np.log(LEAST_SHARE) / data.effective
 
     def _partitions(
-        self, planes: Sequence[tuple[Plane, Plane]], best: float, data: Data
+        self, planes: Sequence[tuple[Plane, Callable[[], Plane]]], best: float, data: Data
     ) -> list[Rung]:
         """Partitions of the planes that promise a share in the average.
 
-        Each plane comes twice: coarse for a first look, and as fine as is worth it.
+        Each plane comes twice: coarse for a first look, and made as fine as is worth it after it.
         """
         looks = [screen(first, data) for first, _ in planes]
         most = min(best + (_LEEWAY - HANDICAP) / data.effective,
@@ -264,7 +265,7 @@ class Adaptive:
                    # Nor does a partition count that has seen nothing worth the name.
                    data.groups.entropy - _LEAST_GAIN / data.effective)  # fmt: skip
         order = np.argsort(looks, kind="stable")[:_MOST_PLANES]
-        return [grow(planes[j][1], data) for j in order if looks[j] <= most]
+        return [grow(planes[j][1](), data) for j in order if looks[j] <= most]
 
 
 def _best(rungs: Sequence[Rung]) -> float:
@@ -312,6 +313,18 @@ def _grid_sizes(groups: Groups) -> list[int]:
     return [min(int(thin * _COARSE_BINS), bins), bins if fine else 0]
 
 
+def _grids(pair: Pair, data: Data) -> tuple[Cells, Callable[[], Cells] | None]:
+    """Cells to weigh rungs on, and the finer ones to repeat the best on, if any."""
+    sizes = _grid_sizes(data.groups)
+    if len(sizes) == 1:
+        return _gather(pair, data, sizes[0]), None
+    coarse, fine = sizes
+    if fine == 2 * coarse:
+        cells = _gather(pair, data, fine)  # the coarse ones hold the same entries
+        return (cells if cells.wider is None else cells.widen()), lambda: cells
+    return _gather(pair, data, coarse), partial(_gather, pair, data, fine)
+
+
 def _gather(pair: Pair, data: Data, bins: int) -> Cells:
     """Cells of two variables, around the smoothed mean of the first at each level of the second."""
     first, second = pair
@@ -333,19 +346,19 @@ def _level_means(values: Array, level: Levels, weight: Array) -> tuple[Array, Ar
 # Planes for partitions: pairs of coordinates in which a law may have straight edges.
 
 
-def _lines(name: str, level: Levels) -> list[tuple[Plane, Plane]]:
+def _lines(name: str, level: Levels) -> list[tuple[Plane, Callable[[], Plane]]]:
     depth = min(int(np.ceil(np.log2(max(len(level.rank), 2)))), 11)
     words = f"partitions of {word_for(name)}"
     planes = [Plane(words, (level,), (depth, 0))]
     if is_heaped(level):
         words += " by how common values are"
         planes.append(Plane(words, (by_frequency(level),), (depth, 0)))
-    return [(plane, plane) for plane in planes]
+    return [(plane, partial(replace, plane)) for plane in planes]
 
 
 def _planes(
     names: Condition, variables: Mapping[str, Array], pair: Pair, data: Data
-) -> list[tuple[Plane, Plane]]:
+) -> list[tuple[Plane, Callable[[], Plane]]]:
     """Planes to look at first, each with the finer one to be used where it shows something."""
     s, y = pair
     values = [variables[name] for name in names]
@@ -353,14 +366,20 @@ def _planes(
     both, weight = f"partitions of {words[0]} and {words[1]}", data.weight
     most = deepest(data.effective, data.groups.n_groups)
     rough = min(most, 6 if data.effective <= 20_000 else 7)
-    planes: list[tuple[Plane, Plane]] = []
+    planes: list[tuple[Plane, Callable[[], Plane]]] = []
 
     def add(
-        name: str, first: Levels, second: Levels,
+        name: str, first: Levels, second: Levels | Array,
         look: tuple[int, int] = (rough, rough), fine: tuple[int, int] = (most, most),
     ) -> None:  # fmt: skip
-        a, b = (Plane(name, (first, second), _depths(first, second, *d)) for d in (look, fine))
-        planes.append((a, b))
+        def make(second: Levels, depths: tuple[int, int]) -> Plane:
+            return Plane(name, (first, second), _depths(first, second, *depths))
+
+        if isinstance(second, Levels):
+            planes.append((make(second, look), partial(make, second, fine)))
+        else:  # a derived coordinate, which takes long to cut
+            roughly = make(cut_roughly(second, weight), look)
+            planes.append((roughly, lambda: make(cut(second, weight), fine)))
 
     add(both, s, y)
     if most > 5:
@@ -376,10 +395,10 @@ def _planes(
         apart: Array = (s.codes - y.codes).astype(np.float64)
     else:
         apart = standardized(values[0], weight) - standardized(values[1], weight)
-    add(f"partitions along {words[0]} = {words[1]}", y, cut(apart, weight))
+    add(f"partitions along {words[0]} = {words[1]}", y, apart)
     for given, other in ((1, 0), (0, 1)):
         name = f"partitions of {words[given]} and residual {words[other]}"
-        add(name, pair[given], cut(residual(pair[other], pair[given], weight), weight))
+        add(name, pair[given], residual(pair[other], pair[given], weight))
     return planes
 
 

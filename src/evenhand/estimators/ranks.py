@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ Index = NDArray[np.intp]
 CELL_ROWS = 10
 MAX_CELLS = 2000
 BLOCK_ROWS = 50
-_STRETCH = 8192
 MAX_BLOCKS = 64
 # Beyond this many rows ranks are interpolated between this many quantiles.
 EXACT_RANK_ROWS = 100_000
@@ -34,6 +33,8 @@ EXACT_TAIL = 0.01
 # Beyond this many rows a variable is cut at fine quantiles instead of at every distinct value.
 LEVEL_ROWS = 4096
 _LEVELS = 2048
+# Rows whose quantiles cut a variable for a first look, and levels.
+_LOOK_ROWS, _LOOK_LEVELS = 16384, 1024
 # Beyond this many rows membership probabilities are averaged within cells.
 SOFT_ROWS = 131072
 # Pairs of levels up to which those that occur are counted.
@@ -66,10 +67,11 @@ class Ranks:
         if self.n > EXACT_RANK_ROWS:
             self._by_slots(values)
             return
-        from ..kernels.ranks import mid_ranks
+        from ..kernels.ranks import mid_rank_levels
 
-        order = np.argsort(values)
-        self.rank, self._atom, self.n_atoms = mid_ranks(values, order)
+        order, equal = np.argsort(values), np.ones(self.n)
+        codes, rank, *_, self.n_atoms = mid_rank_levels(values, order, equal, 0.0, np.inf)
+        self.rank, self._atom = rank[codes], codes.astype(np.int32)
         self.normal = ndtri(self.rank)
         self._points = np.empty(self.n_atoms)
         self._points[self._atom[order]] = values[order]
@@ -206,11 +208,9 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     block, n_blocks = given.slices(
         int(min(max(given.n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS))
     )
-    gram, right = np.zeros((4, 4)), np.zeros(4)
-    for start in range(0, given.n, _STRETCH):  # what is made of these stays in the cache
-        part = slice(start, start + _STRETCH)
-        powers = np.vander(z[part], 4, increasing=True).T
-        gram, right = gram + powers @ powers.T, right + powers @ t[part]
+    powers = np.zeros(11)
+    kernels.power_sums(z, t, powers)
+    gram, right = powers[np.add.outer(np.arange(4), np.arange(4))], powers[7:]
     # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
     beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
     sums = kernels.block_sums(z, t, beta, block, n_blocks)
@@ -315,6 +315,8 @@ class Cells:
         Whether a cell holds one value of each variable, and not a range of them.
     fold : (E,) array or None
         Fold of clusters whose rows an entry holds.
+    wider : (C,) array or None
+        Cell of a grid with half as many bins per side that each cell lies in.
     """
 
     coordinates: tuple[Array, ...]
@@ -329,6 +331,7 @@ class Cells:
     row_entry: Index
     exact: bool = True
     fold: Index | None = None
+    wider: Index | None = None
 
     @cached_property
     def mass(self) -> float:
@@ -350,6 +353,23 @@ class Cells:
         """H(A) of the shares of the groups."""
         share = self.by_group.sum(axis=1) + 1e-9
         return float(-(share * np.log(share / share.sum())).sum() / share.sum())
+
+    def widen(self) -> Cells:
+        """The same entries in the cells of the grid with half as many bins per side."""
+        assert self.wider is not None
+        count = int(self.wider.max()) + 1
+        some = np.empty(count, dtype=np.intp)
+        some[self.wider] = np.arange(len(self.wider))
+        counts = np.stack([sums(self.wider, v, count) for v in self.by_group], axis=1)
+        mass = np.maximum(counts.sum(axis=1), 1e-300)
+        return replace(
+            self, counts=counts, cell=self.wider[self.cell], wider=None,
+            coordinates=tuple(
+                sums(self.wider, self.totals * v, count) / mass for v in self.coordinates
+            ),
+            atoms=tuple(v[some] for v in self.atoms),
+            values=tuple(None if v is None else v[some] for v in self.values),
+        )  # fmt: skip
 
     def mean(self, losses: Array) -> float:
         """Weighted mean over rows of a loss given by entry."""
@@ -394,6 +414,23 @@ def cut(values: Array, weight: Array) -> Levels:
     atom[heavy] = np.arange(len(heavy))
     rows = np.bincount(codes, minlength=len(rank))
     return Levels(codes, rank, _normal_score(rank), atom, distinct, rows)
+
+
+def cut_roughly(values: Array, weight: Array) -> Levels:
+    """Cut a variable of many rows at quantiles of some of them: enough for a first look."""
+    from ..kernels.ranks import find_slots
+
+    n = len(values)
+    if n <= EXACT_RANK_ROWS:
+        return cut(values, weight)
+    some = np.sort(values[scattered_rows(n, n // _LOOK_ROWS)])
+    _, edges = _padded(some[:: len(some) // _LOOK_LEVELS + 1], _LOOK_LEVELS)
+    slot, *_ = find_slots(values, edges)
+    codes, _ = renumber(slot >> 1, _LOOK_LEVELS + 1)
+    rows = np.bincount(codes)
+    mass = sums(codes, weight, len(rows))
+    rank = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
+    return Levels(codes, rank, _normal_score(rank), np.full(len(rank), -1), None, rows)
 
 
 def is_heaped(level: Levels) -> bool:
@@ -470,8 +507,14 @@ def gather_two(
     if not second.is_list:
         row = np.where(second.atom >= 0, bins + second.atom, _bins(second.rank, bins))
     height = int(row.max()) + 1
-    cell, _ = renumber(row[second.codes] * width + column, height * width)
-    return _collect(cell, levels, weight, groups, folds, blurred=True)
+    cell, used = renumber(row[second.codes] * width + column, height * width)
+    sides = [
+        at if level.is_list else np.where(at < bins, at // 2, at)
+        for at, level in zip(np.divmod(used, width), (second, first), strict=True)
+    ]
+    wider = np.unique(sides[0] * width + sides[1], return_inverse=True)[1]
+    cells = _collect(cell, levels, weight, groups, folds, blurred=True)
+    return replace(cells, wider=wider)
 
 
 def _bins(rank: Array, bins: int) -> Index:

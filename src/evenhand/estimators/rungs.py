@@ -9,7 +9,7 @@ loss. A row by itself is a cell with a count of 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from ..data.criteria import Condition
 from ..data.groups import Groups
 from ..data.weights import deal_by_size
 from ._leave_out import losses_without_fold
-from ._newton import fit
+from ._newton import fit, softmax
 from .ranks import Cells, averages_memberships, sums
 from .splines import LARGE_ROWS, SplineDesign, designs, trim
 
@@ -353,10 +353,11 @@ class Ladder:
         if cells.fold is not None:
             outside = losses_without_fold(functions, cells, shrink, fitted.theta)
         name = ("constant", "linear", "quadratic")[top] if top < 3 else design.name
-        return self._rung(
+        rung = self._rung(
             f"{name}, {fitted.terms:.0f} terms", fitted.inside, outside, fitted.terms,
             fitted.squares, recipe._replace(theta=full),
         )  # fmt: skip
+        return replace(rung, shift=_blur(fitted.theta @ functions, cells))
 
     def _rung(
         self, words: str, inside: Array, outside: Array, terms: float, squares: float,
@@ -395,6 +396,23 @@ class Ladder:
                 float((k - 1) * kept.sum()), float((k - 1) * np.square(kept).sum()),
             ))  # fmt: skip
         return rungs
+
+
+def _blur(eta: Array, cells: Cells) -> float:
+    """What a grid adds to the entropy, as log odds change within its cells.
+
+    In proportion to the squared width of a cell: a third of what is lost by taking the cells of
+    half as many bins per side for one, Σ KL(p ‖ p at their mean log odds). Without it a million
+    normal rows with strong shifts read sufficiency lower by 1.1 standard errors.
+    """
+    if cells.wider is None:
+        return 0.0
+    total, count = cells.totals, int(cells.wider.max()) + 1
+    mass = np.maximum(sums(cells.wider, total, count), 1e-300)
+    mean = np.stack([(sums(cells.wider, total * v, count) / mass)[cells.wider] for v in eta])
+    (own, prob), (merged, _) = softmax(eta), softmax(mean)
+    lost = (prob[1:] * (eta - mean)).sum(axis=0) - own + merged
+    return float(total @ lost) / (3.0 * cells.mass)
 
 
 def _number_values(cells: Cells) -> Index | None:

@@ -159,44 +159,11 @@ def gram_chunk(start, stop, rows, groups, likes, out):
             add_into(cross, out, len(moments) + (k - 1) * len(terms))
 
 
-def own_part(column, k, i, x):
-    """What group k adds to `loss_from`: the own group's x, or memberships times log x."""
-
-
-def loss_from(labels, total, own):
-    """−Σₖ tₖ·log(xₖ/total) of a row from the sum of its `own_part`."""
-
-
-def reciprocal(column, own, x):
-    """1/x for members, from the sum of `own_part` if that is known to be x."""
-
-
-@overload(own_part)
-def _own_part(column, k, i, x):
-    if isinstance(column.dtype, types.Float):
-        return lambda column, k, i, x: column[i] * log_positive(x)
-    return lambda column, k, i, x: if_member(column, k, i, x)
-
-
-@overload(loss_from)
-def _loss_from(labels, total, own):
-    if labels.ndim == 1:
-        return lambda labels, total, own: log_positive(total / own)
-    return lambda labels, total, own: log_positive(total) - own
-
-
-@overload(reciprocal)
-def _reciprocal(column, own, x):
-    if isinstance(column.dtype, types.Float):
-        return lambda column, own, x: 1.0 / x
-    return lambda column, own, x: own
-
-
 @jit
 def lspc_chunk(start, stop, rows, weights, slopes, beta, likes, out, gradient):
     """Σω·loss and Φᵀr of all groups, r = ω·∂log ρ/∂f; ∂/∂u through the scores."""
     terms, lower = likes
-    groups, scale, labels = len(weights), 1.0 / beta, rows.labels
+    groups, scale = len(weights), 1.0 / beta
     columns = np.empty((2, groups, BLOCK))
     total, own, g = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for block in range(start, stop, BLOCK):
@@ -222,12 +189,11 @@ def lspc_chunk(start, stop, rows, weights, slopes, beta, likes, out, gradient):
                 sp[i] = value
                 ds[i] = (1.0 if x >= 0.0 else e) * (inverse * b)
                 total[i] += value
-                own[i] += own_part(column, k, i, value)
+                own[i] += if_member(column, k, i, log_positive(value))
         loss = 0.0
         for i in range(n):
             w = weight_of(weight, i)
-            loss = plus(loss, w * loss_from(labels, total[i], own[i]))
-            own[i] = 1.0 / own[i]
+            loss = plus(loss, w * (log_positive(total[i]) - own[i]))
             total[i] = 1.0 / total[i]
         out[0] += loss
         for k in range(groups):
@@ -235,7 +201,7 @@ def lspc_chunk(start, stop, rows, weights, slopes, beta, likes, out, gradient):
             column = in_group(rows.labels, k, block, end)
             for i in range(n):
                 u, v = _place(s, y, i, rows.center)
-                gain = if_member(column, k, i, reciprocal(column, own[i], sp[i]))
+                gain = if_member(column, k, i, 1.0 / sp[i])
                 r = weight_of(weight, i) * (gain - total[i]) * ds[i]
                 m = monomials(u, v, terms)
                 sums = accumulate(sums, r, m)

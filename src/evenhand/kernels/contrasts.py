@@ -90,9 +90,9 @@ def sum_products(columns, index, out):
         half, whole = unpack(columns[i], _HALF), unpack(columns[i], _WHOLE)
         at = np.int64(index[i]) * PRODUCTS
         for a in range(4):
-            add_into(accumulate(_HALF, columns[i, a], half), out, at + 4 * a)
+            add_into(accumulate(_HALF, whole[a], half), out, at + 4 * a)
         for a in range(3):
-            add_into(accumulate(_WHOLE, columns[i, a + 4], whole), out, at + 16 + 8 * a)
+            add_into(accumulate(_WHOLE, whole[a + 4], whole), out, at + 16 + 8 * a)
 
 
 def _fill_rows(u, v, z, cell, center, slope, out):

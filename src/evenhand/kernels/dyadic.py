@@ -18,19 +18,6 @@ _LOG_HALF = math.log(0.5)
 
 
 @piece
-def _log_gamma(x):
-    """log Γ(x) for x > 0, to 1e-10."""
-    shift = 0.0
-    while x < 8.0:
-        shift -= math.log(x)
-        x += 1.0
-    r = 1.0 / x
-    r2 = r * r
-    series = r * (1.0 / 12.0 - r2 * (1.0 / 360.0 - r2 * (1.0 / 1260.0 - r2 / 1680.0)))
-    return shift + (x - 0.5) * math.log(x) - x + 0.9189385332046727 + series
-
-
-@piece
 def _log_sum(a, b):
     if a < b:
         a, b = b, a
@@ -92,7 +79,7 @@ def _fill_evidence(counts, prior, rising, log_p, log_stop):
                         gain = rising[g, whole]
                     else:
                         alpha = total_prior if g == k else prior[g]
-                        gain = _log_gamma(c + alpha) - _log_gamma(alpha)
+                        gain = math.lgamma(c + alpha) - math.lgamma(alpha)
                     dm += -gain if g == k else gain
             tall, wide = i < rows, j < columns
             if n == 1.0 or not (tall or wide):  # one row is worth the same wherever it ends up

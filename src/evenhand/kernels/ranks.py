@@ -1,4 +1,4 @@
-"""Row loops of ranks: mid-ranks, levels, slots between quantiles, ranks given another variable."""
+"""Row loops of ranks: levels, slots between quantiles, ranks given another variable."""
 
 from __future__ import annotations
 
@@ -6,25 +6,11 @@ import math
 
 import numpy as np
 
-from .primitives import jit, piece
+from .primitives import accumulate, add_into, jit, monomials, piece
 
 # The conditional rank is read off a histogram of the standardized residual on ±RANGE.
 BINS = 4096
 RANGE = 8.0
-
-
-def mid_ranks(values, order):
-    """Mid-distribution function P(X < x) + P(X = x)/2, atom numbers and how many there are."""
-    n = len(values)
-    ordered = values[order]
-    new = np.empty(n, dtype=bool)
-    new[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    first = np.flatnonzero(new)
-    atom = np.empty(n, dtype=np.int32)
-    atom[order] = np.cumsum(new, dtype=np.int32) - 1
-    middle = 0.5 * (first + np.append(first[1:], n)) / n
-    return middle[atom], atom, len(first)
 
 
 def mid_rank_levels(values, order, weight, target, atom):
@@ -136,61 +122,15 @@ def order_statistics(values, slot, counts, edges, wanted):
     """
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)  # place of a slot's first row
     own = np.searchsorted(first, wanted, side="right") - 1
-    kept = np.zeros(len(counts), dtype=np.int64)
-    between = own[own % 2 == 0]
-    kept[between] = counts[between]
-    start = np.where(kept > 0, np.cumsum(kept) - kept, -1)  # where its rows are kept, if they are
-    some, free = np.empty(kept.sum()), start.copy()
-    _keep_rows(values, slot, free, some)
+    between = own % 2 == 0
+    needed = np.zeros(len(counts), dtype=bool)
+    needed[own[between]] = True
+    some = np.sort(values[needed[slot]])
+    kept = np.where(needed, counts, 0.0).astype(np.int64)
+    start = np.cumsum(kept) - kept  # where its rows are kept
     out = edges[own // 2]
-    inside = own % 2 == 0
-    at = (start[own] + wanted - first[own])[inside]
-    _select_places(some, start[own[inside]], free[own[inside]], at)
-    out[inside] = some[at]
+    out[between] = some[(start[own] + wanted - first[own])[between]]
     return out
-
-
-@jit
-def _keep_rows(values, slot, free, some):
-    for i in range(len(values)):
-        k = slot[i]
-        if free[k] >= 0:
-            some[free[k]] = values[i]
-            free[k] += 1
-
-
-@jit
-def _select_places(x, start, stop, places):
-    """Put the values that belong at ascending places there, each among x[start:stop].
-
-    Smaller ones go to the left and larger ones to the right of it: Hoare's quickselect.
-    """
-    done = 0
-    for p in range(len(places)):
-        at = places[p]
-        # What lies left of an earlier place is smaller already.
-        low, high = (start[p] if start[p] > done else done), stop[p] - 1
-        while low < high:
-            pivot = x[(low + high) >> 1]
-            i, j = low, high
-            while i <= j:
-                while x[i] < pivot:
-                    i += 1
-                while pivot < x[j]:
-                    j -= 1
-                if i <= j:
-                    held = x[i]
-                    x[i] = x[j]
-                    x[j] = held
-                    i += 1
-                    j -= 1
-            if at <= j:
-                high = j
-            elif at >= i:
-                low = i
-            else:
-                break
-        done = at + 1
 
 
 def slot_ranks(values, slot, table):
@@ -213,6 +153,20 @@ def _fill_ranks(values, slot, table, rank, score):
             share = 0.5
         rank[i] = table[k, 2] + share * table[k, 3]
         score[i] = table[k, 4] + share * table[k, 5]
+
+
+_SEVEN, _FOUR = (0.0,) * 7, (0.0,) * 4
+
+
+@jit
+def power_sums(z, t, out):
+    """Add Σ zᵏ for k ≤ 6 and Σ t·zᵏ for k ≤ 3 to `out`: all that a cubic regression needs."""
+    plain, with_t = _SEVEN, _FOUR
+    for i in range(len(z)):
+        m = monomials(z[i], None, _SEVEN)
+        plain, with_t = accumulate(plain, 1.0, m), accumulate(with_t, t[i], m)
+    add_into(plain, out, 0)
+    add_into(with_t, out, 7)
 
 
 def block_sums(z, t, beta, block, n_blocks):
