@@ -265,3 +265,30 @@ def test_short_options_mean_one_thing():
             for short in (name for name in option.opts if len(name) == 2):
                 meanings.setdefault(short, set()).add(max(option.opts, key=len))
     assert {short: names for short, names in meanings.items() if len(names) > 1} == {}
+
+
+def test_predictions_keep_the_dialect_of_their_input(tmp_path):
+    rng = np.random.default_rng(0)
+    x, a = rng.normal(size=300), rng.choice(["Zürich", "Genève"], 300)
+    frame = pd.DataFrame({"x": x, "y": x + rng.normal(size=300), "a": a, "n": "1,50"})
+    frame.to_csv(tmp_path / "t.csv", sep=";", decimal=",", index=False, encoding="cp1252")
+    out = tmp_path / "fair"
+    words = ("-y", "y", "-a", "a", "--drop", "n", "-m", "0.9", "--points", "3", "--folds", "2")
+    done = run("frontier", tmp_path / "t.csv", *words, "-o", out)
+    assert done.exit_code == 0, done.output
+    done = run("predict", out, tmp_path / "t.csv", "-o", tmp_path / "scored.csv")
+    assert done.exit_code == 0, done.output
+    scored = pd.read_csv(tmp_path / "scored.csv", sep=";", decimal=",", encoding="cp1252")
+    assert scored["prediction"].dtype == float
+    assert sorted(set(scored["a"])) == ["Genève", "Zürich"]
+    text = (tmp_path / "scored.csv").read_bytes().decode("cp1252").splitlines()
+    before = (tmp_path / "t.csv").read_bytes().decode("cp1252").splitlines()
+    assert [line.rpartition(";")[0] for line in text] == before
+
+
+def test_no_progress_bar_of_an_engine(folder):
+    """It would be among the results on standard output."""
+    from evenhand.tables.engines import _connect
+
+    ((shown,),) = _connect().sql("SELECT current_setting('enable_progress_bar')").fetchall()
+    assert not shown
