@@ -108,10 +108,30 @@ def sample_cells(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -
 
 
 def _inferred(cells: Cells, place: Any, most: int, fewer: int) -> Sample:
-    """Rows of expected counts, each with the mean probabilities of its cell."""
-    people, share = together(cells)
-    rows = place(people, most, fewer)
-    table = share[rows.groups.codes]
+    """Rows of expected counts: one alone in its cell with its probabilities, others with a group.
+
+    Of several people in a cell as many are of each group as are expected. With the mean
+    probabilities of their cell they would be taken for independent, and errors be too small by the
+    root of their number; now errors are at most those of as many people of recorded groups.
+    """
+    eye = np.eye(len(cells.labels))
+    if cells.n > most:
+        count = np.diff(np.floor(np.cumsum(cells.count) + 0.5), prepend=0.0).astype(np.int64)
+        sums = cells.sums * (count / cells.count)[:, None]
+        some = replace(cells, count=count, sums=sums, expected=False).take(count > 0)
+        rows = place(some, most, fewer)
+        table = eye[rows.groups.codes]
+    else:
+        people, share = together(cells)
+        rows = place(people, most, fewer)
+        cell = rows.groups.codes
+        size = np.bincount(cell, minlength=len(share))
+        number = np.arange(len(cell)) - (np.cumsum(size) - size)[cell]
+        at = (number + np.random.default_rng(3).random(len(share))[cell]) / size[cell]
+        below = np.cumsum(share, axis=1)[cell, :-1]
+        table = np.where(
+            (size > 1)[cell, None], eye[(at[:, None] >= below).sum(axis=1)], share[cell]
+        )
     groups = replace(
         rows.groups, labels=cells.labels, codes=None, probabilities=table, assume=cells.assume
     )

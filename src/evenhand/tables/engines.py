@@ -64,8 +64,10 @@ class Held:
         take = {None: None, **self.columns}
         who: Any = {name: take[name] for name in columns.groups}
         if columns.shares:
-            shares = [np.asarray(take[name], dtype=np.float64) for name in columns.shares.values()]
-            who = Proxy(np.column_stack(shares), list(map(str, columns.shares)), columns.assume)
+            # In the order of their names, as engines have them.
+            named = sorted((str(label), name) for label, name in columns.shares.items())
+            shares = [np.asarray(take[name], dtype=np.float64) for _, name in named]
+            who = Proxy(np.column_stack(shares), [label for label, _ in named], columns.assume)
         return Cells.from_rows(
             take[columns.target], take[columns.score], sensitive_features=who,
             sample_weight=take[columns.weight], frequency=take[columns.frequency], edges=edges,
