@@ -9,8 +9,8 @@ that do not pass on it without a mutant are left out, and named in the facts of 
 The tests nearest to the modules run once under a tracer, which says what lines each of them runs.
 Then one process that has loaded everything forks for each mutant: the child gives the functions of
 the module the changed code, and runs the tests of that line until one fails. So a mutant costs the
-tests that can notice it, and no start of Python. Run the tests once before: under the tracer kernels
-that are not in Numba's cache compile many times slower.
+tests that can notice it, and no start of Python. Run the tests once before: kernels that are not in
+Numba's cache compile many times slower under the tracer.
 
 MUTANTS is how many are drawn, 300 by default. A child may take ten times the CPU time of the same
 tests without a mutant; more is an endless loop.
