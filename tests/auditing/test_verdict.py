@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import evenhand as eh
-from evenhand.auditing.verdict import Verdict
+from evenhand.auditing import verdict as verdicts
+from evenhand.auditing.verdict import ClauseResult, Verdict
 from evenhand.measures.effective import EffectiveSizeWarning
 from evenhand.measures.measures import (
     Measure,
@@ -388,3 +390,47 @@ def test_an_information_that_no_rows_can_size_says_so(fair):
     assert "too coarse to size" in " ".join(str(found).split())
     gone = replace(fair, measures={**fair.measures, "independence": measured(0.0, math.nan)})
     assert "nothing to measure" in str(gone.verdict(eh.Tolerance(independence=0.01)))
+
+
+def test_an_interval_outside_is_beyond_alone_where_nothing_was_decided():
+    for interval, beyond in (((0.2, 0.3), True), ((-0.3, -0.2), True), ((0.05, 0.2), False)):
+        clause = ClauseResult("smd", "a", (-0.1, 0.1), interval=interval, judged=verdicts.OPEN)
+        assert clause.beyond_alone is beyond
+        assert not replace(clause, judged=verdicts.HOLDS).beyond_alone
+
+
+def test_a_clause_that_is_left_open_says_so_in_all_its_numbers():
+    clause = ClauseResult("smd", "a", (-0.1, 0.1), p_within=0.3, p_beyond=0.2, errors=2.0)
+    found = verdicts._open(clause, "why")
+    assert (found.p_within, found.p_beyond, found.errors, found.note) == (1.0, 1.0, 0.0, "why")
+
+
+def test_unknown_rows_hide_what_the_limit_leaves_room_for():
+    """(1 − u)·0.05 + u reaches 0.1 at u = 0.0526."""
+    clause = ClauseResult("independence", "a", (0.0, 0.1), interval=(0.0, 0.05))
+    for unknown, hides in ((0, False), (52, False), (53, True)):
+        audit = SimpleNamespace(n_unknown=unknown, n_rows=1000, attributes={}, labels=("x",))
+        assert verdicts._hidden(audit, clause, None).startswith(f"{unknown:,} rows") is hides
+        assert (verdicts._hidden(audit, clause, None) == "") is not hides
+
+
+def test_unknown_rows_move_a_difference_by_its_bounds(monkeypatch):
+    monkeypatch.setattr(verdicts, "_bounds_of_unknown", lambda *_: (-0.1, 0.2))
+    audit = SimpleNamespace(n_unknown=100, n_rows=1000, attributes={}, labels=("x",))
+    clause = ClauseResult("mean_difference", "a", (-0.2, 0.2), "x", interval=(0.0, 0.05))
+    assert "-0.1 to 0.25" in verdicts._hidden(audit, clause, None)
+    assert verdicts._hidden(audit, replace(clause, tolerance=(-0.1, 0.25)), None) == ""
+    assert verdicts._hidden(audit, replace(clause, tolerance=(-0.05, 0.25)), None)
+
+
+@pytest.mark.parametrize(("assume", "passes"), [("guess", True), ("group", True), (None, False)])
+def test_bounds_of_inferred_groups_count_without_an_assumption(assume, passes):
+    gap = SimpleNamespace(
+        group="x", reference="y", regressed_interval=(0.0, 0.1), bounds=(-0.5, 0.5)
+    )
+    audit = SimpleNamespace(imputation=SimpleNamespace(assume=assume, gaps=[gap]))
+    clause = ClauseResult("mean_difference", "a", (0.0, 0.1), "x", interval=(0.0, 0.1))
+    limits = SimpleNamespace(reference="largest")
+    assert (verdicts._inferred(audit, clause, limits) == "") is passes
+    narrow = replace(clause, tolerance=(0.0, 0.09))
+    assert (verdicts._inferred(audit, narrow, limits) == "") is (assume == "guess")
