@@ -22,8 +22,7 @@ from evenhand.estimators.adaptive import Adaptive
 from evenhand.estimators.estimation import EntropyEstimator
 from evenhand.estimators.logistic import Logistic
 from evenhand.estimators.ranks import cut, gather_two, rescore
-from evenhand.estimators.rungs import blend, lean_of, pool_losses
-from evenhand.estimators.splines import smooth, spline_table
+from evenhand.estimators.rungs import blend, lean_of, pool_losses, smooth, spline_table
 from evenhand.measures.effective import SharedValuesWarning
 from evenhand.measures.entropies import estimate_entropies
 from evenhand.measures.measures import measure

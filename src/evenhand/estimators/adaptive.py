@@ -4,7 +4,7 @@ Variables are replaced by their mid-ranks (information does not change under mon
 the probabilities of the groups are learned from them in many ways, the rungs of a ladder:
 
 - multinomial logistic regression on the normal scores of the ranks: a constant, linear, quadratic,
-  then smoothing splines of falling penalty (`rungs`, `splines`);
+  then smoothing splines of falling penalty (`rungs`);
 - for discrete data the table of cells;
 - for distributions that nothing smooth follows, the mixture over all dyadic partitions (`dyadic`).
 
@@ -60,9 +60,9 @@ from .rungs import (
     blend,
     combine,
     prepare,
+    smooth,
     weigh,
 )
-from .splines import smooth
 
 Pair = tuple[Levels, Levels]
 

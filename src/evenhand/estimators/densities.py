@@ -33,8 +33,7 @@ from ..data.weights import cluster_groups, cluster_sums
 from ._newton import damped_newton
 from .estimation import EntropyEstimator, RowLosses, refuse_many_variables
 from .ranks import sums
-from .rungs import blend, lean_of, pool_losses, weigh
-from .splines import cubic, splines
+from .rungs import blend, cubic, lean_of, pool_losses, splines, weigh
 
 # ------------------------------------------------------------------------------------------------
 # The density ratio of a measurement on one rung: its design, its fit, and rows left out.

@@ -223,11 +223,9 @@ def grid_sums(first, second, group, weight, shape):
 
 @jit
 def _add_grid(first, first_bin, second, second_bin, group, weight, mass, single):
-    if len(weight):
-        for i in range(len(group)):
-            r, c, g = first_bin[first[i]], second_bin[second[i]], group[i]
-            mass[r, c, g] += weight[i]
-            single[r, c, g] += weight[i] * weight[i]
-    else:
-        for i in range(len(group)):
-            mass[first_bin[first[i]], second_bin[second[i]], group[i]] += 1.0
+    for i in range(len(group)):
+        r, c, g = first_bin[first[i]], second_bin[second[i]], group[i]
+        w = weight[i] if len(weight) else 1.0
+        mass[r, c, g] += w
+        if len(weight):
+            single[r, c, g] += w * w
