@@ -292,3 +292,18 @@ def test_no_progress_bar_of_an_engine(folder):
 
     ((shown,),) = _connect().sql("SELECT current_setting('enable_progress_bar')").fetchall()
     assert not shown
+
+
+@pytest.mark.parametrize("more", [(), ("--engine", "duckdb")])
+def test_dates_of_a_csv_file_in_another_form(more, frame, tmp_path):
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(N) % 60, "D")
+    frame.assign(day=days.strftime("%d.%m.%Y")).to_csv(tmp_path / "t.csv", index=False)
+    words = ("monitor", tmp_path / "t.csv", "-s", "s", "-a", "a", *QUICK, *more, "--json")
+    found = json.loads(run(*words, "--time", "day", "--missing", "NA").stdout)
+    assert [look["period"] for look in found["looks"]["independence"]] == ["2024-01", "2024-02"]
+    known = int((frame["a"] != "NA").sum())
+    assert sum(look["n"] for look in found["looks"]["independence"]) == known
+    assert "--time must hold dates" in error(*words, "--time", "age")
+    if not more:
+        text = error(*words, "--time", "day", "-a", "age")
+        assert "got whole numbers with 72 distinct values" in text

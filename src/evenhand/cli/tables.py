@@ -16,6 +16,7 @@ from .._core.provenance import file_facts, stamp
 from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option, parse_bands, parse_limits
+from .rows import check_levels
 from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say
 
 if TYPE_CHECKING:
@@ -385,7 +386,9 @@ def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
     for role in ("prediction", "target", "weight", "frequency", "time", "cluster"):
         if asked.named(role):
             wanted.append(source.resolve(asked.named(role), f"--{role}"))
-    return read_table(source, wanted), names
+    table = read_table(source, wanted, text=asked.columns.sensitive)
+    check_levels(table.select(asked.columns.sensitive), as_written=source.kind == "csv")
+    return table, names
 
 
 def _unit(periods: list[str]) -> str | None:

@@ -219,6 +219,7 @@ _SAME = (
     "frequency", "cluster", "max_unfairness", "min_r2", "min_accuracy", "alpha", "exposure",
     "given", "power", "quantile", "loss", "estimator", "engine", "criterion", "group_features",
     "min_count", "favorable", "reference", "at", "level", "smallest", "tolerance", "period",
+    "time",
 )  # fmt: skip
 _NAMES |= {name: f"--{name.replace('_', '-')}" for name in _SAME}
 # A hint of no use to someone who has not made the folds.

@@ -26,7 +26,7 @@ from ..measures.cells import Cells, read_parts, without_target
 from ..measures.edges import Edges
 from .audit_table import cells_of, check_columns, columns_of
 from .engines import known, open_table
-from .plan import Engine, TooManyLevels
+from .plan import Engine, TooManyLevels, column_kind
 
 # ------------------------------------------------------------------------------------------------
 # Names of periods, which sort as time does.
@@ -105,10 +105,10 @@ def time_keys(rows: Any, time: str, period: str | None) -> dict[str, nw.Expr]:
     dtype, column = rows.collect_schema()[time], nw.col(time)
     if period is None:
         keys = {time: column}
-    elif dtype in (nw.Date, nw.Datetime, nw.String):
-        if dtype == nw.String:
+    elif dtype in (nw.Date, nw.Datetime) or column_kind(dtype) == "text":
+        if column_kind(dtype) == "text":
             form = _date_format(rows, time)
-            column = column.str.slice(0, _SIZE[form]).str.to_datetime(format=form)
+            column = column.cast(nw.String).str.slice(0, _SIZE[form]).str.to_datetime(format=form)
         keys = {part: getattr(column.dt, part)() for part in PARTS[period]}
     else:
         raise InputError(
@@ -348,7 +348,7 @@ def count_periods(
             hint="name a period, such as month, if they are dates.",
         ) from error  # fmt: skip
     except Exception as error:  # of the library that parses text
-        if rows.collect_schema()[time] != nw.String or period is None:
+        if column_kind(rows.collect_schema()[time]) != "text" or period is None:
             raise
         raise ValueError(f"{_no_dates('text that is')} The engine says: {error}") from error
     return _count_held(rows, list(keys), period, cluster, names)
