@@ -22,7 +22,7 @@ from scipy.linalg.lapack import dposv, dpotrf, dpotri, dpotrs
 from .._core.arrays import Array
 from ..kernels import Rows, numpy_passes, passes_for
 from ..kernels.basis import Basis
-from .ranks import Cells
+from .ranks import Cells, label_of
 
 # Squared Newton decrement per row under which one more step lands at machine precision; with the
 # Hessian of cells, which leaves a ten thousandth of it.
@@ -408,13 +408,15 @@ class Point(NamedTuple):
 class Entries(NamedTuple):
     """Sets of rows with one cell and one membership: (E,), (E, K), (E,) and (E,) arrays.
 
-    Their cell, membership and typical weight; and 0, or how far their memberships lie apart.
+    Their cell, membership and typical weight; and 0, or how far their memberships lie apart. Last,
+    their group, or −1 where that is not certain, if it is known already.
     """
 
     cell: NDArray[np.intp]
     target: Array
     single: Array
     spread: Array
+    label: NDArray[np.intp] | None = None
 
 
 class Regression:
@@ -536,7 +538,7 @@ def fit(functions: Array, cells: Cells, penalty: Array, theta: Array | None = No
     lost = ((blocks - blocks.sum(axis=1, keepdims=True) / (q + 1)) * penalty).reshape(q * d, -1)
     terms = q * d - np.trace(lost)
     squares = terms - np.trace(lost) + (lost * lost.T).sum()
-    entries = Entries(cells.cell, cells.target, cells.single, cells.spread)
+    entries = Entries(cells.cell, cells.target, cells.single, cells.spread, cells.label)
     losses = left_out_losses(rough, inverse.reshape(q, d, q, d), last.eta, last.prob, entries)
     return Fit(theta, *losses, float(terms), float(squares))
 
@@ -591,13 +593,15 @@ def left_out_losses(
             "dc,dc->c", functions, inverse[0, :, 0].astype(functions.dtype) @ functions
         )
         return _pair_losses(eta[0], prob[1], leverage, entries)
-    inside = softmax(eta)[0][entries.cell] - (entries.target[:, 1:] * eta.T[entries.cell]).sum(
-        axis=1
-    )
+    label = label_of(entries.target) if entries.label is None else entries.label
+    linear = np.where(label > 0, eta[label - 1, entries.cell], 0.0)
+    if len(mixed := np.flatnonzero(label < 0)):
+        shares = entries.target[mixed, 1:] * eta.T[entries.cell[mixed]]
+        linear[mixed] = shares.sum(axis=1)
+    inside = softmax(eta)[0][entries.cell] - linear
     outside = np.empty(len(entries.cell))
     order = np.argsort(entries.cell, kind="stable")
     cell = entries.cell[order]
-    label = np.where(entries.target.max(axis=1) == 1.0, entries.target.argmax(axis=1), -1)
     for part, leverage in _leverages(functions, inverse):
         own = order[slice(*np.searchsorted(cell, (part.start, part.stop)).tolist())]
         here = entries.cell[own] - part.start, entries.target[own], entries.single[own], label[own]

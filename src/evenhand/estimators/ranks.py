@@ -349,6 +349,11 @@ class Cells:
         return np.ascontiguousarray(self.counts.T)
 
     @cached_property
+    def label(self) -> Index:
+        """Group of each entry, (E,), or −1 where that is not certain."""
+        return label_of(self.target)
+
+    @cached_property
     def entropy(self) -> float:
         """H(A) of the shares of the groups."""
         share = self.by_group.sum(axis=1) + 1e-9
@@ -374,6 +379,11 @@ class Cells:
     def mean(self, losses: Array) -> float:
         """Weighted mean over rows of a loss given by entry."""
         return float(self.weight @ losses) / self.mass
+
+
+def label_of(target: Array) -> Index:
+    """The group of each membership, or −1 where that is not certain."""
+    return np.where(target.max(axis=1) == 1.0, target.argmax(axis=1), -1)
 
 
 def cut(values: Array, weight: Array) -> Levels:
