@@ -52,7 +52,8 @@ def test_what_the_file_holds(quotes):
 
 def test_logistic_finds_separation_with_an_honest_interval(quotes):
     data = quotes
-    blind = _separation(data, "logistic", None)
+    with pytest.warns(SharedValuesWarning, match="The target has 923 values in 31,382 rows"):
+        blind = _separation(data, "logistic", None)
     aware = _separation(data, "logistic", data.cluster)
     assert aware.n_clusters == 923
     assert aware.interval[0] > 0.05
