@@ -24,7 +24,7 @@ ALLOWED |= {
     "report": (*TRUNK, "training", "auditing", "tables"),
     "datasets": TRUNK,
     "boosting": (*TRUNK, "training"),
-    "torch": (*TRUNK, "training"),
+    "torch": TRUNK,
     "distributed": (*TRUNK, "training", "boosting"),
     "cli": (*TRUNK, "training", "auditing", "tables", "report", "datasets"),
     "__main__": ("cli",),

@@ -28,10 +28,11 @@ from sklearn.model_selection import StratifiedKFold
 
 import evenhand as eh
 from common import Setting, standardized
-from evenhand.torch import FairMLPRegressor, FairnessLoss
+from evenhand.torch import FairnessLoss
 from loaders import load_law_school
 from network_steps import exact_slope
 from network_steps import measure as measure_steps
+from small_network import SmallNetwork
 
 Row = dict[str, Any]
 CASES = [(k, c) for k in (2, 5) for c in ("independence", "separation")]
@@ -236,9 +237,7 @@ def train_network(data: Any, classifier: str, size: int) -> Row:
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(data.X, data.sensitive))[:2]
     scores = np.full(len(data.y), np.nan)
     for train, test in folds:
-        model = FairMLPRegressor(
-            "independence", 3.0, classifier=classifier, batch_size=size, epochs=60, random_state=0
-        )
+        model = SmallNetwork("independence", 3.0, classifier=classifier, batch_size=size, epochs=60)
         model.fit(data.X[train], data.y[train], sensitive_features=data.sensitive[train])
         scores[test] = model.predict(data.X[test])
     seen = ~np.isnan(scores)

@@ -1,9 +1,6 @@
-"""PyTorch: the fairness term as a loss for networks, and a network in scikit-learn's style."""
+"""PyTorch: the fairness term as a loss for networks."""
 
 from __future__ import annotations
-
-from importlib import import_module as _import_module
-from typing import Any as _Any
 
 try:
     import torch as _torch  # noqa: F401
@@ -15,17 +12,6 @@ except ModuleNotFoundError as error:
         "pip install 'evenhand[torch]'"
     ) from None
 
-__all__ = ["FairMLPRegressor", "FairnessLoss"]
+from .loss import FairnessLoss
 
-
-_HOMES = {"FairMLPRegressor": "network", "FairnessLoss": "loss"}
-
-
-def __getattr__(name: str) -> _Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'evenhand.torch' has no attribute {name!r}")
-    return getattr(_import_module(f".{_HOMES[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ = ["FairnessLoss"]
