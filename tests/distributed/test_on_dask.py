@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from scipy import sparse
 
 import evenhand as eh
-from evenhand.distributed import WorkerLostError, boost, fit, on_dask
+from evenhand.distributed import WorkerLostError, fit, on_dask
 
 sys.path.insert(0, str(Path(__file__).parent))
 from deadly import MARK, Deadly
@@ -195,81 +193,6 @@ def test_killed_worker_ends_the_fit(client):
         eh.FairRidge(), spread(people(), client), client, y="target", sensitive_features="group"
     )
     assert again.n_workers_ >= 1
-
-
-def grown(frame, criterion, rounds=25):
-    """In one process."""
-    import xgboost
-
-    bound = eh.FairnessRegularizer(criterion).bind(
-        frame["target"], sensitive_features=frame["group"]
-    )
-    objective = eh.boosting.objective(bound, "squared", learning_rate=TREES["eta"])
-    table = xgboost.DMatrix(frame[FEATURES], label=frame["target"])
-    return xgboost.train(TREES, table, rounds, obj=objective).predict(table)
-
-
-def few_values():
-    """Features of few distinct values, so that the cuts of all workers are the same."""
-    frame = people(2000)
-    frame[FEATURES] = (4.0 * frame[FEATURES]).round() / 4.0
-    frame.loc[::11, "u"] = np.nan
-    return frame
-
-
-TREES = {"max_depth": 3, "eta": 0.3, "tree_method": "hist"}
-BOOST = {"y": "target", "sensitive_features": "group", "features": FEATURES}
-
-
-@pytest.mark.parametrize("criterion", ["independence", "separation"])
-def test_boosted_trees_are_those_of_one_process(client, criterion):
-    import xgboost
-
-    frame = few_values()
-    found = boost(
-        TREES, spread(frame, client), client, **BOOST, criterion=criterion, num_boost_round=25
-    )
-    predicted = found.predict(xgboost.DMatrix(frame[FEATURES]))
-    np.testing.assert_allclose(predicted, grown(frame, criterion), rtol=1e-4, atol=1e-5)
-    assert found.feature_names == FEATURES
-
-
-def test_bad_calls_of_boosting(client):
-    frame = few_values()
-    rows = spread(frame, client)
-    with pytest.raises(NotImplementedError, match="`library` must be 'xgboost' on a cluster"):
-        boost({}, rows, client, **BOOST, library="lightgbm")
-    with pytest.raises(ValueError, match="`params` must not hold an objective"):
-        boost({"objective": "reg:squarederror"}, rows, client, **BOOST)
-    with pytest.raises(TypeError, match="`params` must be a mapping"):
-        boost(None, rows, client, **BOOST)
-    with pytest.raises(ValueError, match="`num_boost_round` must be a positive integer"):
-        boost({}, rows, client, **BOOST, num_boost_round=0)
-    with pytest.raises(ValueError, match="`sensitive_features` must be given"):
-        boost({}, rows, client, **{**BOOST, "sensitive_features": None})
-    frame.loc[len(frame) - 1, "target"] = np.nan
-    with pytest.raises(ValueError, match="`y` must be finite"):
-        boost({}, spread(frame, client), client, **BOOST, num_boost_round=2)
-
-
-def test_killed_worker_ends_boosting(client, monkeypatch):
-    client.wait_for_workers(2)
-    rows = spread(few_values(), client).persist()
-    victim = next(iter(client.run(os.getpid).values()))
-    watch, looks = on_dask._watch, []
-
-    def kill_at_the_third_look(client, tasks, addresses, advance):
-        def look(*how_far):
-            looks.append(how_far)
-            if len(looks) == 3:
-                os.kill(victim, signal.SIGKILL)
-            advance(*how_far)
-
-        return watch(client, tasks, addresses, look)
-
-    monkeypatch.setattr(on_dask, "_watch", kill_at_the_third_look)
-    with pytest.raises(WorkerLostError, match="lost"):
-        boost(TREES, rows, client, **BOOST, num_boost_round=20_000, timeout=3600)
 
 
 def test_worker_that_does_not_answer_ends_the_fit(client):

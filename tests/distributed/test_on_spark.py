@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.distributed import WorkerLostError, boost, fit
+from evenhand.distributed import WorkerLostError, fit
 
 sys.path.insert(0, str(Path(__file__).parent))
 from deadly import MARK, Deadly
-from test_on_dask import BOOST, FEATURES, SETTINGS, TREES, few_values, grown, people, same
+from test_on_dask import FEATURES, SETTINGS, people, same
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas:FutureWarning"
@@ -65,16 +65,6 @@ def test_errors_of_one_worker_reach_the_caller(spark):
         fit(eh.FairRidge(), rows, spark, y="group")
     with pytest.raises(TypeError, match="`client_or_spark` must be a SparkSession"):
         fit(eh.FairRidge(), rows, None, y="target")
-
-
-def test_boosted_trees_are_those_of_one_process(spark):
-    import xgboost
-
-    frame = few_values()
-    rows = spark.createDataFrame(frame)
-    found = boost(TREES, rows, spark, **BOOST, criterion="separation", num_boost_round=25)
-    predicted = found.predict(xgboost.DMatrix(frame[FEATURES]))
-    np.testing.assert_allclose(predicted, grown(frame, "separation"), rtol=1e-4, atol=1e-5)
 
 
 def test_workers_without_our_packages_are_told_apart_from_lost_ones(

@@ -12,8 +12,7 @@ error on one worker ends the work of all with its message, wherever in the progr
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -179,36 +178,24 @@ _here: ContextVar[Sums] = ContextVar("evenhand_sums", default=ALONE)
 here = _here.get
 
 
-@contextmanager
-def joined(workers: Workers) -> Iterator[None]:
-    """Be one of several workers, among exchanges that are not ours.
-
-    No error can be sent to workers that may be anywhere: whoever is waiting learns of it when
-    this worker leaves.
-    """
-    token = _here.set(Shard(workers))
-    try:
-        yield
-    finally:
-        _here.reset(token)
-
-
 def run(workers: Workers, work: Callable[[], T]) -> T:
     """Call `work` as one of several workers.
 
     An error here is raised as :class:`PeerError` on the others, and theirs here.
     """
+    token = _here.set(Shard(workers))
     try:
-        with joined(workers):
-            result = work()
-            # Whoever is done waits for the rest: one of them may still fail.
-            _round(workers, np.zeros(0))
-            return result
+        result = work()
+        # Whoever is done waits for the rest: one of them may still fail.
+        _round(workers, np.zeros(0))
+        return result
     except PeerError:
         raise
     except Exception as error:
         _tell(workers, error)
         raise
+    finally:
+        _here.reset(token)
 
 
 def _round(workers: Workers, values: Vector) -> Vector:

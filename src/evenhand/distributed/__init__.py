@@ -6,8 +6,7 @@ One program runs on every worker over its own rows and exchanges small sums thro
 
 from __future__ import annotations
 
-from .boosting import boost
 from .fitting import fit
 from .workers import WorkerLostError
 
-__all__ = ["WorkerLostError", "boost", "fit"]
+__all__ = ["WorkerLostError", "fit"]

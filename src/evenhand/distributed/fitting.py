@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,46 +13,7 @@ from .._core.validation import is_number
 from ..data.criteria import CONDITIONAL, get_criterion
 from ..measures.losses import Loss
 from ..training.linear import FairLinear
-from .workers import NUMBERS, FitEstimator, Program, Ran
-
-# ------------------------------------------------------------------------------------------------
-# A program to wherever the rows are.
-
-
-def run_on(
-    program: Program, data: Any, client_or_spark: Any, numbers: dict[str, Any], groups: Any,
-    features: Any, timeout: float,
-) -> Ran:  # fmt: skip
-    """Run it on every worker that holds rows.
-
-    Parameters
-    ----------
-    program : Program
-    data, client_or_spark, features, timeout
-        Of :func:`evenhand.distributed.fit`.
-    numbers : dict
-        Argument → column, or None.
-    groups : Any
-        Its `sensitive_features`.
-    """
-    if not is_number(timeout, 0.0) or timeout == 0:
-        raise ValueError(f"`timeout` must be a positive number of seconds, got {timeout!r}.")
-    if numbers["y"] is None:
-        raise ValueError("`y` must be given, got None.")
-    library = type(data).__module__.split(".")[0]
-    columns = (numbers, groups, features, float(timeout))
-    if library.startswith("dask"):
-        from .on_dask import run_dask
-
-        return run_dask(program, data, client_or_spark, *columns)
-    if library == "pyspark":
-        from .on_spark import run_spark
-
-        return run_spark(program, data, client_or_spark, *columns)
-    raise TypeError(
-        "`data` must be a Dask DataFrame, a Dask Array or a PySpark DataFrame, got "
-        f"{type(data).__name__}. Hint: rows in memory need no cluster."
-    )
+from .workers import NUMBERS
 
 
 def fit(
@@ -120,13 +82,32 @@ def fit(
     model = clone(estimator)
     model._check_parameters()
     refuse_more_than_sums(model)
-    found = run_on(
-        FitEstimator(model), data, client_or_spark, numbers, sensitive_features, features, timeout
+    if not is_number(timeout, 0.0) or timeout == 0:
+        raise ValueError(f"`timeout` must be a positive number of seconds, got {timeout!r}.")
+    if y is None:
+        raise ValueError("`y` must be given, got None.")
+    library = type(data).__module__.split(".")[0]
+    run_there: Callable[..., Any]
+    if library.startswith("dask"):
+        from .on_dask import run_dask
+
+        run_there = run_dask
+    elif library == "pyspark":
+        from .on_spark import run_spark
+
+        run_there = run_spark
+    else:
+        raise TypeError(
+            "`data` must be a Dask DataFrame, a Dask Array or a PySpark DataFrame, got "
+            f"{type(data).__name__}. Hint: rows in memory need no cluster."
+        )
+    first, n_workers, roles = run_there(
+        model, data, client_or_spark, numbers, sensitive_features, features, float(timeout)
     )
-    fitted = found.result
-    fitted.n_workers_, fitted.n_rounds_ = found.n_workers, found.n_rounds
-    if found.roles is not None:
-        fitted.feature_names_in_ = np.array(found.roles.features, dtype=object)
+    fitted = first.result
+    fitted.n_workers_, fitted.n_rounds_ = n_workers, first.rounds
+    if roles is not None:
+        fitted.feature_names_in_ = np.array(roles.features, dtype=object)
     return fitted
 
 

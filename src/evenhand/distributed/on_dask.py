@@ -15,8 +15,6 @@ from .._core.progress import progress
 from .workers import (
     NUMBERS,
     Outcome,
-    Program,
-    Ran,
     Roles,
     Tracker,
     WorkerLostError,
@@ -25,7 +23,7 @@ from .workers import (
     lost,
     rows_of_arrays,
     rows_of_tables,
-    run_program,
+    run_fit,
 )
 
 # Seconds between two looks at who is still there, and for the rest to end after a failure.
@@ -33,10 +31,10 @@ PULSE, GRACE = 0.5, 3.0
 
 
 def run_dask(
-    program: Program, data: Any, client: Any, numbers: dict[str, Any], groups: Any, features: Any,
+    model: Any, data: Any, client: Any, numbers: dict[str, Any], groups: Any, features: Any,
     timeout: float,
-) -> Ran:  # fmt: skip
-    """A program on every worker that holds rows; see :func:`evenhand.distributed.fit`."""
+) -> tuple[Outcome, int, Roles | None]:  # fmt: skip
+    """Fit on every worker that holds rows; see :func:`evenhand.distributed.fit`."""
     from distributed import Client
 
     if not isinstance(client, Client):
@@ -55,7 +53,7 @@ def run_dask(
         if features is not None:
             raise ValueError("`features` must be None for an Array, whose columns have no names.")
         parts = _blocks(data, {**numbers, "sensitive_features": groups})
-    return _run(client, program, roles, list(parts), timeout)
+    return (*_run(client, model, roles, list(parts), timeout), roles)
 
 
 def _kind(dtype: Any) -> str:
@@ -102,8 +100,8 @@ def _blocks(data: Any, columns: dict[str, Any]) -> list[Any]:
 
 
 def _run(
-    client: Any, program: Program, roles: Roles | None, parts: list[Any], timeout: float
-) -> Ran:
+    client: Any, model: Any, roles: Roles | None, parts: list[Any], timeout: float
+) -> tuple[Outcome, int]:
     from distributed import wait
     from distributed.comm import get_address_host
 
@@ -121,13 +119,12 @@ def _run(
         for rank, (address, held) in enumerate(places.items()):
             tasks.append(
                 client.submit(
-                    _task, held, program, roles, arguments, rank, key=f"{job}-{rank}",
+                    _task, held, model, roles, arguments, rank, key=f"{job}-{rank}",
                     workers=[address], allow_other_workers=False, pure=False, retries=0,
                 )
             )  # fmt: skip
         with progress(None, f"fitting on {len(places)} workers") as advance:
-            first = first_outcome(_watch(client, tasks, list(places), advance))
-        return Ran(first.result, len(places), first.rounds, roles)
+            return first_outcome(_watch(client, tasks, list(places), advance)), len(places)
     finally:
         client.cancel(tasks, force=True)
         client.run_on_scheduler(_close_tracker, job)
@@ -193,14 +190,14 @@ def _outcome(rank: int, task: Any) -> Outcome:
 
 
 def _task(
-    parts: list[Any], program: Program, roles: Roles | None, arguments: dict[str, Any], rank: int
+    parts: list[Any], model: Any, roles: Roles | None, arguments: dict[str, Any], rank: int
 ) -> Outcome:
     from distributed import get_worker
 
     def read() -> dict[str, Any]:
         return rows_of_arrays(parts) if roles is None else rows_of_tables(roles, parts)
 
-    return run_program(program, read, arguments, rank, get_worker().state.nthreads)
+    return run_fit(model, read, arguments, rank, get_worker().state.nthreads)
 
 
 async def _open_tracker(

@@ -9,25 +9,24 @@ from typing import Any
 
 from .workers import (
     Outcome,
-    Program,
-    Ran,
+    Roles,
     Tracker,
     WorkerLostError,
     find_roles,
     first_outcome,
     lost,
     rows_of_tables,
-    run_program,
+    run_fit,
 )
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "boolean")
 
 
 def run_spark(
-    program: Program, data: Any, spark: Any, numbers: dict[str, Any], groups: Any, features: Any,
+    model: Any, data: Any, spark: Any, numbers: dict[str, Any], groups: Any, features: Any,
     timeout: float,
-) -> Ran:  # fmt: skip
-    """A program on every partition at once; see :func:`evenhand.distributed.fit`."""
+) -> tuple[Outcome, int, Roles]:  # fmt: skip
+    """Fit on every partition at once; see :func:`evenhand.distributed.fit`."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -53,7 +52,7 @@ def run_spark(
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        outcome = _task(batches, program, roles, arguments, size)
+        outcome = _task(batches, model, roles, arguments, size)
         if outcome.lost and outcome.error is not None:
             # One that has hung does not end by itself: Spark ends all tasks of a stage that fails.
             raise WorkerLostError(outcome.error[1])
@@ -72,12 +71,11 @@ def run_spark(
         raise WorkerLostError(f"{lost('during the fit')} Spark says: {_short(error)}") from error
     finally:
         tracker.close()
-    first = first_outcome([pickle.loads(row["outcome"]) for row in found])
-    return Ran(first.result, size, first.rounds, roles)
+    return first_outcome([pickle.loads(row["outcome"]) for row in found]), size, roles
 
 
 def _task(
-    batches: Iterator[Any], program: Program, roles: Any, arguments: dict[str, Any], size: int
+    batches: Iterator[Any], model: Any, roles: Roles, arguments: dict[str, Any], size: int
 ) -> Outcome:
     from pyspark import BarrierTaskContext
 
@@ -97,7 +95,7 @@ def _task(
         tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
         return rows_of_tables(roles, tables)
 
-    return run_program(program, read, arguments, context.partitionId(), threads)
+    return run_fit(model, read, arguments, context.partitionId(), threads)
 
 
 def _kind(dtype: str) -> str:

@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._core.arrays import Vector
-from .._core.shards import PeerError, Workers, run
+from .._core.shards import PeerError, run
 from .._core.threads import at_most
 from .._core.validation import name_others, quote
 
@@ -306,7 +306,7 @@ class Outcome:
     ----------
     rank : int
     result : Any
-        What the program returned, on worker 0.
+        The fitted model, on worker 0.
     error : tuple or None
         Class and message of what went wrong, here or elsewhere.
     lost : bool
@@ -324,44 +324,15 @@ class Outcome:
     rounds: int = 0
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What came of a program: its result, workers and exchanges, and columns by role if named."""
-
-    result: Any
-    n_workers: int
-    n_rounds: int
-    roles: Roles | None
-
-
-Read = Callable[[], dict[str, Any]]
-
-
-class Program(Protocol):
-    """What every worker runs; it travels to them."""
-
-    def __call__(self, read: Read, workers: Workers, threads: int) -> Any:
-        """The result, the same on all; `read` gives the columns of this worker."""
-
-
-@dataclass(frozen=True)
-class FitEstimator:
-    """The estimator's own `fit`."""
-
-    estimator: Any
-
-    def __call__(self, read: Read, workers: Workers, threads: int) -> Any:
-        return run(workers, lambda: self.estimator.fit(**read()))
-
-
-def run_program(
-    program: Program, read: Read, arguments: dict[str, Any], rank: int, threads: int
-) -> Outcome:
-    """Run on this worker's rows together with the others; errors are returned, not raised.
+def run_fit(
+    model: Any, read: Callable[[], dict[str, Any]], arguments: dict[str, Any], rank: int,
+    threads: int,
+) -> Outcome:  # fmt: skip
+    """Fit on this worker's rows together with the others; errors are returned, not raised.
 
     Parameters
     ----------
-    program : Program
+    model : estimator
     read : callable
         The columns of this worker.
     arguments : dict
@@ -378,7 +349,7 @@ def run_program(
             warnings.catch_warnings(record=True) as notes,
         ):
             warnings.simplefilter("default")
-            result = program(read, others, threads)
+            result = run(others, lambda: model.fit(**read()))
             out.rounds = others.rounds
     except WorkerLostError as error:
         out.error, out.lost = (type(error).__name__, str(error)), True

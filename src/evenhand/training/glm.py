@@ -315,7 +315,6 @@ class FairGLM(FairLinear):
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         frequency: Any = None, exposure: Any = None, offset: Any = None, given: Any = None,
         controls: Any = None, features: Any = None, scratch: Any = None,
-        checkpoint: Any = None,
     ) -> FairGLM:  # fmt: skip
         """Fit the model.
 
@@ -353,7 +352,7 @@ class FairGLM(FairLinear):
             itself; otherwise scores are made independent of the group given the log-odds of the
             group given the controls, which is what independence given the controls implies
             (`controls_summary_` says which).
-        features, scratch, checkpoint
+        features, scratch
             As for :class:`FairRidge`.
 
         Returns
@@ -361,7 +360,7 @@ class FairGLM(FairLinear):
         self
         """
         return self._fit(
-            X, y, frequency, features, scratch, checkpoint,
+            X, y, frequency, features, scratch,
             sensitive_features=sensitive_features, sample_weight=sample_weight,
             exposure=exposure, offset=offset, given=given, controls=controls,
         )  # fmt: skip

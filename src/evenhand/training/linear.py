@@ -11,7 +11,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -42,7 +41,7 @@ from .group_features import GroupFeatures, Slopes
 from .model_files import Saves
 from .penalty import BoundRegularizer, FairnessRegularizer
 from .problem import Problem, RidgeProblem, TrainingRows, prepare_ridge
-from .solver import STARTS, Checkpoint, PathSolver, path_tolerance
+from .solver import STARTS, PathSolver, path_tolerance
 from .source import predicted, read_columns, scanned
 
 # ------------------------------------------------------------------------------------------------
@@ -165,12 +164,9 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         return problem
 
     def _fit(
-        self, X: Any, y: Any, frequency: Any, features: Any, scratch: Any, checkpoint: Any,
-        **columns: Any,
-    ) -> Self:  # fmt: skip
+        self, X: Any, y: Any, frequency: Any, features: Any, scratch: Any, **columns: Any
+    ) -> Self:
         """Fit on rows in memory, or on a table that is read from where it is."""
-        saved = None if checkpoint is None else Checkpoint(checkpoint, self)
-        begin = None if saved is None else saved.plain
         if not is_source(X):
             for name, value in {"features": features, "scratch": scratch}.items():
                 if value is not None:
@@ -180,7 +176,7 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
                     )  # fmt: skip
             X, y, *values = repeat_rows(frequency, X=X, y=y, **columns)
             columns = dict(zip(columns, values, strict=True))
-            return self._finish(self._resumed(self._start(X, y, begin=begin, **columns), saved))
+            return self._finish(self._start(X, y, **columns))
         if frequency is not None:
             raise InputError(
                 "frequency", "be None where `X` is a path or a dataset: rows would have to be "
@@ -199,32 +195,13 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
             with shown(f"fitting {type(self).__name__}") as show:
                 table.watch = partial(show, "pass")
                 # What was read is let go with the call where the problem does not hold it.
-                prepared = self._start(begin=begin, **{name: scan.pop(name) for name in [*scan]})
+                prepared = self._start(**{name: scan.pop(name) for name in [*scan]})
                 prepared.show = partial(show, "search")
-                return self._finish(self._resumed(prepared, saved))
-
-    def _resumed(self, prepared: PathSolver, saved: Checkpoint | None) -> PathSolver:
-        """The solver where an earlier run left it."""
-        if saved is None:
-            return prepared
-        problem = prepared.problem
-        plain = [problem.intercept(problem.theta), *problem.coefficients(problem.theta)]
-        data: dict[str, Any] = {
-            "rows": problem.design.n,
-            "features": [*map(str, getattr(self, "feature_names_in_", [problem.features.d]))],
-            "plain": [*map(float, plain)],
-            "scale": [float(problem.null)],
-        }
-        if prepared.bound is not None:
-            groups = prepared.bound.groups
-            data["groups"] = [*groups.label_names]
-            data["counts"] = [*map(float, groups.counts)]
-        saved.attach(prepared, data)
-        return prepared
+                return self._finish(prepared)
 
     def _start(
         self, X: Any, y: Any, sensitive_features: Any = None, sample_weight: Any = None,
-        slopes: Slopes | None = None, begin: Vector | None = None, **columns: Any,
+        slopes: Slopes | None = None, **columns: Any,
     ) -> PathSolver:  # fmt: skip
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
@@ -242,7 +219,6 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         if weight is not None:
             weight = scale_to_count(weight)
         rows = self._rows(y.astype(np.float64, copy=False), weight, columns)
-        rows = replace(rows, begin=begin)
         groups = None
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
@@ -541,7 +517,6 @@ class FairRidge(FairLinear):
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         frequency: Any = None, controls: Any = None, features: Any = None, scratch: Any = None,
-        checkpoint: Any = None,
     ) -> FairRidge:  # fmt: skip
         """Fit the model.
 
@@ -572,17 +547,13 @@ class FairRidge(FairLinear):
         scratch : path, optional
             With files, the folder of a temporary file as large as the features; by default where
             temporary files are.
-        checkpoint : path, optional
-            A small file of text that says where the fit stands, written after every iteration. A
-            fit that was cut off goes on from there when it is called again in the same way, and a
-            file of other rows or parameters (but for `max_iter` and `tol`) is refused.
 
         Returns
         -------
         self
         """
         return self._fit(
-            X, y, frequency, features, scratch, checkpoint,
+            X, y, frequency, features, scratch,
             sensitive_features=sensitive_features, sample_weight=sample_weight, controls=controls,
         )  # fmt: skip
 

@@ -58,8 +58,6 @@ class TrainingRows:
         What stands for y in criteria that condition on it alone.
     units : (n,) array or None
         What a mean is multiplied by in totals: weight and exposure.
-    begin : (1 + d,) array or None
-        Intercept and coefficients near the plain solution, where they are known.
     """
 
     y: Vector
@@ -67,7 +65,6 @@ class TrainingRows:
     offset: Vector | None = None
     given: Vector | None = None
     units: Vector | None = None
-    begin: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -501,9 +498,9 @@ class GLMProblem(Coordinates):
     def penalized(self, penalty: Matrix) -> GLMProblem:
         return replace(self, penalty=penalty).at_start().solved()
 
-    def at_start(self, begin: Vector | None = None) -> GLMProblem:
+    def at_start(self) -> GLMProblem:
         """The problem before it is solved."""
-        return replace(self, plain=_first(self.bound, self.design.d, self.fit_intercept, begin))
+        return replace(self, plain=_first(self.bound, self.design.d, self.fit_intercept))
 
     def least_squares(
         self, rows: TrainingRows
@@ -738,41 +735,34 @@ def prepare_glm(
     of_mean: bool, n_kept: int = 0,
 ) -> GLMProblem:  # fmt: skip
     """The plain fit and its whitening, once per data set."""
-    y, weight, offset, begin = rows.y, rows.weight, rows.offset, rows.begin
+    y, weight = rows.y, rows.weight
     loss = loss.fixed(y, weight, design.d)
     bound = BoundLoss.bind(loss, y, weight, design.total)
     features, rotation, mean_x = design, None, None
     if design.wide:
         design, rotation, mean_x = features.rotated(weight, fit_intercept, n_kept)
-    if begin is not None and (rotation is not None or len(begin) != 1 + design.d):
-        begin = None  # of other columns than these
     problem = GLMProblem(
-        features=features, design=design, penalty=alpha * np.eye(design.d), offset=offset,
-        plain=_first(bound, design.d, fit_intercept, begin), fit_intercept=fit_intercept,
+        features=features, design=design, penalty=alpha * np.eye(design.d), offset=rows.offset,
+        plain=_first(bound, design.d, fit_intercept), fit_intercept=fit_intercept,
         rotation=rotation, mean_x=mean_x, bound=bound, of_mean=of_mean, units=rows.units,
     )  # fmt: skip
 
-    def solve(problem: GLMProblem) -> GLMProblem:
-        return problem.solved() if begin is None else problem.newton(NEWTON_TOL)
-
-    fitted = solve(problem)
+    fitted = problem.solved()
     if not loss.width_from_residuals:
         return fitted
     residual = y - fitted.scores(fitted.theta)
     bound = replace(bound, loss=loss.fixed(residual, weight, design.d, again=True))
-    return solve(replace(problem, bound=bound))
+    return replace(problem, bound=bound).solved()
 
 
-def _first(bound: BoundLoss, d: int, fit_intercept: bool, begin: Vector | None) -> Plain:
-    """Where Newton's method begins: at the best constant, unless told."""
-    level, theta = 0.0, np.zeros(d)
-    if begin is not None:
-        level, theta = float(begin[0]), begin[1:]
-    elif fit_intercept:
+def _first(bound: BoundLoss, d: int, fit_intercept: bool) -> Plain:
+    """Where Newton's method begins: at the best constant."""
+    level = 0.0
+    if fit_intercept:
         mean = bound.loss.null_mean(bound.y, bound.weight)
         level = float(bound.loss.link(np.asarray(mean)))
     unknown = np.empty((d, 0))
-    return Plain(level if np.isfinite(level) else 0.0, theta, np.zeros(d), unknown)
+    return Plain(level if np.isfinite(level) else 0.0, np.zeros(d), np.zeros(d), unknown)
 
 
 Problem = RidgeProblem | GLMProblem

@@ -10,12 +10,10 @@ features, and an iteration costs one Z·p and one Zᵀ·g.
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod, sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +21,6 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from .._core.arrays import Matrix, Vector
-from .._core.files import check_free, write_text
 from .design import FeatureMatrix
 from .penalty import BoundRegularizer
 
@@ -33,8 +30,8 @@ if TYPE_CHECKING:
 # Loss beyond the bowl, weighted fairness term, slope of their sum in the scores.
 Evaluated = tuple[float, float, Vector]
 Evaluate = Callable[[Vector], Evaluated]
-# Where the search is: iteration, v, ‖∇f‖, memory.
-Follow = Callable[[int, Vector, float, "Memory"], None]
+# Told the iteration and ‖∇f‖.
+Follow = Callable[[int, float], None]
 MEMORY = 20
 ARMIJO, CURVATURE = 1e-4, 0.9
 
@@ -152,7 +149,7 @@ def minimize(
         norm = float(np.linalg.norm(gradient))
         converged = norm <= tol
         if follow is not None:
-            follow(iteration, v, norm, memory)
+            follow(iteration, norm)
     norm = float(np.linalg.norm(gradient))
     return Solution(v, objective, term, norm, converged, iteration, evaluations)
 
@@ -303,8 +300,7 @@ def solve(
 class PathSolver:
     """A problem with its fairness term, and what was found so far by fairness weight: (v, Ĩ).
 
-    `reached` is where searches stood that were cut off; `write` is told where they stand, and
-    `show` how far they are.
+    `show` is told how far a search is.
     """
 
     problem: Problem
@@ -312,8 +308,6 @@ class PathSolver:
     start: str = "auto"
     solved: dict[float, tuple[Vector, float]] = field(default_factory=dict)
     memories: dict[float, Memory] = field(default_factory=dict)
-    reached: dict[float, tuple[Vector, Memory]] = field(default_factory=dict)
-    write: Callable[[float, Vector, Memory], None] | None = None
     show: Callable[[str], None] | None = None
 
     def plain(self) -> float:
@@ -336,31 +330,25 @@ class PathSolver:
         """
         assert self.bound is not None
         small = max(self.solved, default=0.0) < fairness_weight / LARGE_STEP
-        reached = self.reached.get(fairness_weight)
-        if fairness_weight > LEAP and small and reached is None:
+        if fairness_weight > LEAP and small:
             # Far from the plain solution the term alone decides, and its valleys are found step
             # by step rather than in one leap.
             self.solve(fairness_weight / LARGE_STEP, max_iter, max(tol, PATH_TOL[0]))
         start = None
-        if reached is None and any(self.solved):
+        if any(self.solved):
             start, value, error = self._interpolate(fairness_weight)
             if on_path and error <= tol * (1.0 + fairness_weight):
                 term = fairness_weight * value
                 return Solution(start, float(start @ start) + term, term, error, True, 0, 0)
         with self.problem.design.blas():
-            if reached is not None:
-                start, memory = reached
-            else:
-                memory = self._memory(fairness_weight, start)
+            memory = self._memory(fairness_weight, start)
             if start is None:
                 start = self._first(fairness_weight, memory)
             # Steps in scale with the curvature reach a loose tolerance too early.
             exact = tol if memory.factor is None else min(tol, CURVED_TOL)
             goal = exact * (1.0 + fairness_weight)
 
-            def follow(iteration: int, v: Vector, norm: float, memory: Memory) -> None:
-                if self.write is not None:
-                    self.write(fairness_weight, v, memory)
+            def follow(iteration: int, norm: float) -> None:
                 if self.show is not None:
                     self.show(f"iteration {iteration}, gradient {norm:.1e} of {goal:.1e}")
 
@@ -458,149 +446,3 @@ class PathSolver:
         return v, sum(
             share * self.solved[weight][1] for share, weight in zip(shares, nodes, strict=True)
         )
-
-
-# ------------------------------------------------------------------------------------------------
-# Where a fit stands, in a small file of text, so that one that was cut off goes on from there.
-#
-# The file is only ever a place to begin: what is minimized, and when it is done, is read from the
-# rows again.
-
-
-FORMAT, VERSION = "evenhand checkpoint", 1
-# How long to go on may change from one run to the next.
-FREE = ("max_iter", "tol")
-# Plain solutions of the same rows differ by rounding, and by what the order of sums makes of it.
-SAME = 1e-5
-
-
-class Checkpoint:
-    """A file that is written after every iteration, whole or not at all.
-
-    Parameters
-    ----------
-    path : path
-        Read where it is there already, and written over.
-    model : estimator
-        Whose parameters must be those that the file was written with.
-    """
-
-    def __init__(self, path: Any, model: Any):
-        if not isinstance(path, str | Path):
-            raise ValueError(f"`checkpoint` must be a path, got {type(path).__name__}.")
-        self.path = check_free(path, force=True)
-        self._head: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
-            "model": type(model).__name__,
-            "parameters": {
-                name: value if isinstance(value, str | int | float | None) else repr(value)
-                for name, value in model.get_params(deep=False).items()
-                if name not in FREE
-            },
-        }
-        self._saved = self._load() if self.path.exists() else None
-
-    @property
-    def plain(self) -> Vector | None:
-        """Parameters of the plain solution, as far as an earlier run has got."""
-        return None if self._saved is None else _vector(self._saved["data"]["plain"])
-
-    def attach(self, solver: PathSolver, data: Mapping[str, Any]) -> None:
-        """Let a solver begin where the file stands, and write down where it gets.
-
-        Parameters
-        ----------
-        solver : PathSolver
-        data : mapping
-            What tells its rows from others: whole numbers and texts, which must be equal, and
-            lists of floats, which must be close.
-        """
-        searches: dict[str, Any] = {}
-        if self._saved is not None:
-            self._compare(self._saved["data"], data)
-            solver.solved, solver.reached = _parse(self._saved)
-            for weight in solver.solved.keys() & solver.reached.keys():
-                solver.memories[weight] = solver.reached[weight][1]
-            searches = dict(self._saved["searches"])
-        self._head["data"] = dict(data)
-
-        def write(fairness_weight: float, v: Vector, memory: Memory) -> None:
-            searches[repr(fairness_weight)] = {
-                "v": v.tolist(),
-                "steps": [step.tolist() for step, _, _ in memory.pairs],
-                "changes": [change.tolist() for _, change, _ in memory.pairs],
-            }
-            solved = {
-                repr(weight): {"v": at.tolist(), "term": float(term)}
-                for weight, (at, term) in solver.solved.items()
-            }
-            self._write({**self._head, "solved": solved, "searches": searches})
-
-        self._write({**self._head, "solved": {}, "searches": searches})
-        solver.write = write
-
-    def _write(self, content: dict[str, Any]) -> None:
-        write_text(self.path, json.dumps(content), force=True)
-
-    def _load(self) -> dict[str, Any]:
-        try:
-            saved = json.loads(self.path.read_text(encoding="utf-8"))
-            if (saved["format"], saved["version"]) != (FORMAT, VERSION):
-                raise ValueError(f"it is {saved['format']!r} of version {saved['version']!r}")
-            _vector(saved["data"]["plain"])
-            _parse(saved)
-            theirs = dict(saved["parameters"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(
-                f"`checkpoint` must be a file that a fit has written, and {str(self.path)!r} is "
-                f"not one ({type(error).__name__}: {error}). Hint: delete it to begin anew, or "
-                "name another."
-            ) from None
-        if saved["model"] != self._head["model"]:
-            self._refuse(f"of a {saved['model']}, and now it is {self._head['model']}")
-        mine = self._head["parameters"]
-        for name in dict.fromkeys([*mine, *theirs]):
-            if mine.get(name) != theirs.get(name):
-                self._refuse(f"with {name} {theirs.get(name)!r}, and now it is {mine.get(name)!r}")
-        return saved
-
-    def _compare(self, theirs: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        for name, mine in data.items():
-            other = theirs.get(name)
-            if isinstance(mine, list) and all(isinstance(value, float) for value in mine):
-                a, b = np.array(mine), np.array(other, dtype=np.float64)
-                near = SAME * max(np.abs(a).max(initial=0.0), 1e-300)
-                if a.shape != b.shape or not (np.abs(a - b) <= near).all():
-                    self._refuse(f"on rows with another {name}")
-            elif other != mine:
-                self._refuse(f"on rows whose {name} were {other!r:.60}, and now it is {mine!r:.60}")
-
-    def _refuse(self, what: str) -> None:
-        raise ValueError(
-            f"`checkpoint` must be of the same model and the same rows: {str(self.path)!r} was "
-            f"written {what}. Hint: delete it to begin anew, or name another."
-        )
-
-
-def _parse(saved: Mapping[str, Any]) -> tuple[dict[float, Any], dict[float, Any]]:
-    """Solutions and searches by fairness weight."""
-    solved = {
-        float(name): (_vector(at["v"]), float(at["term"])) for name, at in saved["solved"].items()
-    }
-    reached = {}
-    for name, at in saved["searches"].items():
-        v, memory = _vector(at["v"]), Memory()
-        for step, change in zip(at["steps"], at["changes"], strict=True):
-            if len(step) != len(v) or len(change) != len(v):
-                raise ValueError("lists of one length were expected")
-            memory.add(_vector(step), _vector(change))
-        reached[float(name)] = v, memory
-    return solved, reached
-
-
-def _vector(values: Any) -> Vector:
-    out = np.array(values, dtype=np.float64)
-    if out.ndim != 1 or not np.isfinite(out).all():
-        raise ValueError("a list of numbers was expected")
-    return out

@@ -39,8 +39,8 @@ class Batch(NamedTuple):
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def numbers(self, name: str, gaps: bool = False) -> NDArray[Any]:
-        """A column of numbers in its own type; gaps are refused unless they are allowed."""
+    def numbers(self, name: str) -> NDArray[Any]:
+        """A column of numbers in its own type; gaps are refused."""
         import pyarrow as pa
 
         column = self.columns[name]
@@ -49,8 +49,6 @@ class Batch(NamedTuple):
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.float64())
         values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        if gaps:
-            return values
         missing = None
         if column.null_count:
             missing = column.is_null().to_numpy(zero_copy_only=False)
