@@ -191,6 +191,31 @@ def test_values_of_one_group_each_are_warned_of():
     eh.audit(np.round(premium), premium, sensitive_features=a)
 
 
+@pytest.mark.parametrize(
+    ("people", "rows", "noise"), [(500, 6, 1e-4), (500, 2, 1e-4), (100, 30, 1e-4), (500, 6, 1e-2),
+                                  (15_000, 8, 1e-6)]
+)  # fmt: skip
+def test_scores_that_hardly_move_within_a_person_are_warned_of(people, rows, noise):
+    rng = np.random.default_rng(0)
+    person = rng.permutation(np.repeat(np.arange(people), rows))
+    a = rng.integers(0, 2, people)[person]
+    s = rng.normal(size=people)[person] + noise * rng.normal(size=len(person))
+    y = s + rng.normal(size=len(s))
+    with pytest.warns(SharedValuesWarning, match="same group as the row with the next higher score"):
+        eh.independence(y, s, sensitive_features=a, estimator="logistic")
+    eh.independence(y, s, sensitive_features=a, cluster=person, estimator="logistic")
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5, 5.0])
+@pytest.mark.parametrize("n_groups", [2, 5])
+def test_groups_that_follow_the_score_smoothly_are_no_runs(n_groups, shift):
+    rng = np.random.default_rng(1)
+    for n in (700, 3000, 150_000):
+        a = rng.integers(0, n_groups, n)
+        s = shift * a + rng.standard_t(3, n)
+        eh.independence(None, s, sensitive_features=a, estimator="logistic")
+
+
 def test_a_group_of_one_cluster_is_named_beside_few_clusters():
     cluster = np.arange(600) // 20
     groups = resolve_groups(cluster == 3, n_rows=600, cluster=cluster, warn=False)

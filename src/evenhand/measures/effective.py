@@ -107,8 +107,12 @@ def warn_shared_values(
         return
     for name, values in variables.items():
         if _hardly_repeats(values):
+            _warn_runs(name, values, groups)
             continue
         distinct, code = np.unique(values, return_inverse=True)
+        if len(distinct) > 0.9 * len(values):
+            _warn_runs(name, values, groups)
+            continue
         if len(distinct) < 10 * groups.n_groups:
             continue
         size = len(distinct), groups.n_groups
@@ -130,6 +134,40 @@ def warn_shared_values(
                 "cluster.",
                 SharedValuesWarning,
             )
+
+
+def _warn_runs(name: str, values: Array, groups: Groups) -> None:
+    """Warn where rows with nearly the same value are of one group, and those a little further off
+    are not: so are the rows of a person whose score hardly moves from month to month.
+
+    With rows in the order of the value, neighbors agree in their group more often than rows about
+    twenty places apart. A group that depends on the value smoothly makes no such difference.
+    """
+    assert groups.codes is not None
+    codes = groups.codes
+    if len(values) > _MANY_ROWS:  # a slice of them, with all rows in it
+        some = values[:: len(values) // 20_000]
+        low, high = np.quantile(some, (0.5, 0.5 + 0.5 * _MANY_ROWS / len(values)))
+        inside = (values >= low) & (values <= high)
+        values, codes = values[inside], codes[inside]
+    # The places of equal values are nobody's; the table's order says nothing.
+    values, first, count = np.unique(values, return_index=True, return_counts=True)
+    codes = codes[first[count == 1]]
+    # Not so far that rows on both sides of where one group ends and another begins count.
+    place = min(20, len(codes) // (40 * groups.n_groups))
+    if place < 5:
+        return
+    near = np.mean(codes[1:] == codes[:-1])
+    far = np.mean([np.mean(codes[k:] == codes[:-k]) for k in range(place, place + 5)])
+    spread = 1.0 - np.square(groups.shares).sum()
+    if near - far > max(0.12 * spread, 5.0 * np.sqrt(far * (1.0 - far) / len(codes))):
+        warn_user(
+            f"{near:.0%} of the rows are of the same group as the row with the next higher "
+            f"{word_for(name)}, and {far:.0%} as a row about {place} places higher, so rows seem to "
+            "come in runs, as those of one person do. Hint: if there are several rows of a person "
+            "or a place, pass what they have in common as the cluster.",
+            SharedValuesWarning,
+        )
 
 
 def _hardly_repeats(values: Array) -> bool:
