@@ -164,8 +164,8 @@ def _warn_runs(name: str, values: Array, groups: Groups) -> None:
         warn_user(
             f"{near:.0%} of the rows are of the same group as the row with the next higher "
             f"{word_for(name)}, and {far:.0%} as a row about {place} places higher, so rows seem "
-            "to come in runs, as those of one person do. Hint: if there are several rows of a person "
-            "or a place, pass what they have in common as the cluster.",
+            "to come in runs, as those of one person do. Hint: if there are several rows of a "
+            "person or a place, pass what they have in common as the cluster.",
             SharedValuesWarning,
         )
 
