@@ -115,7 +115,8 @@ def test_source_date_epoch_makes_pages_repeatable(audit, monkeypatch):
 
 def test_assets_travel_with_the_package():
     folder = Path(eh.__file__).parent / "report" / "assets"
-    assert {p.name for p in folder.iterdir()} == {"style.css", "script.js"}
+    names = {"style.css", "script.js", "page.html", "signatures.html", "steps.html"}
+    assert {p.name for p in folder.iterdir()} == names
 
 
 def test_a_monitoring_page_says_what_it_was_made_with(tmp_path):

@@ -9,7 +9,7 @@ from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
 from evenhand.auditing.figures import audits_of, criterion_changes, residual_changes
-from evenhand.report.audit_views import audit_page, gauge
+from evenhand.report.audit_views import audit_page
 from evenhand.report.gap_views import has_percent
 from evenhand.report.gap_views import money_sentences as gap_sentences
 from evenhand.report.page import NOT_STATED, About
@@ -192,14 +192,3 @@ def test_negative_scores_and_prices_are_on_the_page():
     assert f"{(s < 0).sum()} scores" in text
     assert "Expected and actual" in text
     assert {"pricing.csv", "bands.csv"} <= set(downloads(text))
-
-
-def test_a_gauge_has_a_scale_and_what_was_before():
-    text = gauge(0.01, (0.0, 0.02), 0.05, before=0.04)
-    assert 'class="before"' in text
-    assert "before, 0.040" in text
-    labels = [float(p.split("</text>")[0].split(">")[1]) for p in text.split("<text")[1:]]
-    assert labels[0] == 0
-    assert labels == sorted(labels)
-    assert len(labels) >= 3
-    assert 'class="before"' not in gauge(0.01, (0.0, 0.02), 0.05)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..auditing.result import Audit
 from ..data.criteria import get_criterion
 from ..measures.measures import measure_columns
 from .after_views import drivers_view
-from .charts import Chart, legend, ticks
+from .charts import Bar, Chart, bar_chart, legend
 from .gap_views import conditional_view, imputation_view, money_view, pricing_view
 from .markup import Html, element, join, label
 from .page import About, Heading, signed_page
@@ -102,7 +102,8 @@ def sections(
         for name in audit.measures
     ]
     measures = measure_table(audit.measures, audit.confidence_level)
-    short = [Lead(headline(audit) + r2), *judged, Figure(lambda: cards(audit)), measures]
+    picture = Figure(lambda: measures_chart(audit).svg(), "The measures, with intervals")
+    short = [Lead(headline(audit) + r2), *judged, Figure(lambda: cards(audit)), picture, measures]
     part = part_word(audit)
     return [
         *_made(verdict_view, verdict),
@@ -112,7 +113,10 @@ def sections(
         View("In short", [*short, *part_tables(audit)], brief=True),
         *_made(impact_view, impact),
         *_made(imputation_view, audit.imputation),
-        View(f"By {part}", [Figure(lambda: figures(audit)), group_table(audit), gaps(audit)]),
+        View(
+            f"By {part}",
+            [Figure(lambda: draw(audit_charts(audit), audit)), group_table(audit), gaps(audit)],
+        ),
     ]
 
 
@@ -160,22 +164,18 @@ def row_words(audit: Audit, unknown: str = "") -> str:
 def measure_table(measures: Mapping[str, Measure], confidence_level: float | None = None) -> Table:
     """Return the measures with the numbers behind them."""
     level = "" if confidence_level is None else f"{percent(confidence_level)} "
-    heads = ["criterion", "value", f"{level}interval", "p (exactly fair)", "standard error",
-             "nats", "estimated by"]  # fmt: skip
-    rows = [
-        [
-            m.criterion,
-            fixed(m.shown),
-            f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
-            p_text(m.p_value),
-            f"{m.stderr:.4f}" if m.defined else "not defined",
-            f"{m.nats:.5f}",
-            m.chosen,
-        ]
-        for m in measures.values()
-    ]
+    cells: dict[str, Callable[[Measure], str]] = {
+        "criterion": lambda m: m.criterion,
+        "value": lambda m: fixed(m.shown),
+        f"{level}interval": lambda m: f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
+        "p (exactly fair)": lambda m: p_text(m.p_value),
+        "standard error": lambda m: f"{m.stderr:.4f}" if m.defined else "not defined",
+        "nats": lambda m: f"{m.nats:.5f}",
+        "estimated by": lambda m: m.chosen,
+    }
     columns = measure_columns(measures.values())
-    return Table(heads, rows, "The measures (0 fair, 1 not)", columns, "measures.csv")
+    caption = "The measures (0 fair, 1 not)"
+    return Table.of(measures.values(), cells, caption, columns, "measures.csv")
 
 
 def part_tables(audit: Audit) -> list[Any]:
@@ -270,6 +270,9 @@ GAINS = {
 }
 
 
+_CHANGES = ("group", "mean", "q05", "q95", "gain", "loss")
+
+
 def gains_view(audits: Mapping[str, Audit], favorable: str | None = None) -> View:
     """Return changes of each row's score from the first model to the others, by group."""
     words = (
@@ -283,14 +286,8 @@ def gains_view(audits: Mapping[str, Audit], favorable: str | None = None) -> Vie
         names = short_names([first, name], 80)
         changes = gains_of(audits[first], audits[name], favorable)
         rows = [
-            [
-                Name(group),
-                number(changes["mean"][j], 3),
-                span((changes["q05"][j], changes["q95"][j])),
-                f"{100 * changes['gain'][j]:.0f}%",
-                f"{100 * changes['loss'][j]:.0f}%",
-            ]
-            for j, group in enumerate(changes["group"])
+            [Name(group), number(mean, 3), span(ends), f"{100 * gain:.0f}%", f"{100 * loss:.0f}%"]
+            for group, mean, *ends, gain, loss in zip(*map(changes.get, _CHANGES), strict=True)
         ]
         heads = ["group", "mean change", "middle 90%", *GAINS[favorable]]
         caption = f"Change of each person's score from {names[0]} to {names[1]}, by group"
@@ -303,88 +300,54 @@ def gains_view(audits: Mapping[str, Audit], favorable: str | None = None) -> Vie
 # Cards and figures.
 
 
-def cards(audit: Audit, before: Audit | None = None) -> Html:
-    """Return one card per criterion: the question, the answer, the number with its interval.
-
-    With `before`, the number that it replaces stands beside it, on the same scale.
-    """
-    shown = [audit] if before is None else [before, audit]
-    sized = [m for one in shown for m in one.measures.values() if m.defined]
-    top = max([0.05, *(m.interval[1] for m in sized), *(m.shown for m in sized)])
-    old = {} if before is None else before.measures
-    return element(
-        "div",
-        *(_card(m, top, audit, old.get(name)) for name, m in audit.measures.items()),
-        class_="cards",
-    )
+def cards(audit: Audit) -> Html:
+    """Return one card per criterion: the question, the answer, the number with its interval."""
+    return element("div", *(_card(m, audit) for m in audit.measures.values()), class_="cards")
 
 
-def _card(measure: Measure, top: float, audit: Audit, before: Measure | None) -> Html:
+def _card(measure: Measure, audit: Audit) -> Html:
     level = grade_criterion(audit, measure.criterion)
     ends = f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
+    words = f" ({percent(audit.confidence_level)} interval {ends})"
     return element(
         "article",
         element("h3", get_criterion(measure.criterion).title),
         element("p", measure.question, class_="soft"),
         element("p", GRADES[level], class_=f"badge {level}"),
-        gauge(measure.shown, measure.interval, top, None if before is None else before.shown),
-        element(
-            "p",
-            None if before is None else f"{fixed(before.shown, 3)} → ",
-            element("b", fixed(measure.shown, 3)),
-            f" ({percent(audit.confidence_level)} interval {ends})",
-        ),
+        element("p", element("b", fixed(measure.shown, 3)), words),
         element("p", judge_criterion(audit, measure.criterion)),
         class_="card",
     )
 
 
-def gauge(
-    value: float, interval: tuple[float, float], top: float, before: float | None = None
-) -> Html:
-    """A scale from 0 to `top` with the interval and the value on it, and a ring where it was."""
-    scale = 220 / (1.1 * top)
-
-    def at(v: float) -> float:
-        return 8 + min(max(v, 0.0), 1.1 * top) * scale
-
-    low, high = (at(v) for v in interval)
-    ends = f"{interval[0]:.3f} to {interval[1]:.3f}"
-    text = f"{value:.3f} on a scale from 0 (fair) to 1, interval {ends}"
-    text += "" if before is None else f"; before, {before:.3f}"
-    marks = []
-    for tick in ticks(0.0, 1.1 * top, 4):
-        marks += [
-            element("path", d=f"M{at(tick):.1f} 13v4", class_="axis"),
-            element("text", number(tick, 3), x=f"{at(tick):.1f}", y=29, class_="tick middle"),
-        ]
-    if before is not None:
-        marks.append(element("circle", cx=f"{at(before):.1f}", cy=11, r=5, class_="before"))
-    width = f"{max(high - low, 1):.1f}"
-    return element(
-        "svg",
-        element("title", text),
-        element("rect", x=8, y=9, width=220, height=4, class_="track"),
-        element("rect", x=f"{low:.1f}", y=7, width=width, height=8, class_="span"),
-        *marks,
-        element("rect", x=f"{at(value) - 1.5:.1f}", y=2, width=3, height=18, class_="value"),
-        viewBox="0 0 240 33", class_="chart gauge", role="img",
-    )  # fmt: skip
+def measures_chart(audit: Audit) -> Chart:
+    """Return the measures as bars from 0 (fair), with their intervals."""
+    bars = [
+        Bar(f"{m.criterion} {fixed(m.shown, 3)}", m.shown, *(m.interval if m.defined else (0, 0)))
+        for m in audit.measures.values()
+    ]
+    return bar_chart(bars, "normalized information (0: fair, 1: not)", "The measures")
 
 
-def figures(audit: Audit) -> Html:
-    """Return scores by group, and the outcome against the score."""
+def audit_charts(audit: Audit) -> dict[str, Chart]:
+    """Return scores by group, and the outcome against the score, by title."""
     rows, part = drawn_rows(audit), part_word(audit)
     charts = {f"Scores by {part}": density_chart(rows)}
     if rows.y is not None:
         chart = calibration_chart(rows, audit.confidence_level)
         charts[f"Mean outcome at each score, by {part}"] = chart
-    return join([group_legend(rows, audit), figure_grid(charts)])
+    return charts
 
 
-def group_legend(rows: DrawnRows, audit: Audit) -> Html:
+def draw(charts: Mapping[str, Chart], audit: Audit) -> Html:
+    """Return charts of groups, with the colors of the groups."""
+    return join([group_legend(audit), figure_grid(charts)])
+
+
+def group_legend(audit: Audit) -> Html:
     """Return the colors of the groups that are drawn."""
-    return legend([label(n, 60) for n in rows.names], len(audit.labels) - len(rows.names))
+    names = drawn_rows(audit).names
+    return legend([label(n, 60) for n in names], len(audit.labels) - len(names))
 
 
 def figure_grid(charts: Mapping[str, Chart]) -> Html:
@@ -532,14 +495,17 @@ def _counts(audit: Audit) -> str:
     return row_words(audit, lacking if audit.n_unknown else "")
 
 
-def density_view(audits: Mapping[str, Audit]) -> View:
+def density_charts(audits: Mapping[str, Audit], height: int = 220) -> dict[str, Chart]:
     """Return scores by group under each model, on the same axis."""
-    first = next(iter(audits.values()))
     rows = {name: drawn_rows(audit) for name, audit in audits.items()}
     grid = grid_over(*(one.s for one in rows.values()))
-    charts = {
-        name: density_chart(one, grid, height=220, title=f"Density of scores under {name}")
+    return {
+        name: density_chart(one, grid, height=height, title=f"Density of scores under {name}")
         for name, one in rows.items()
     }
-    keys = group_legend(next(iter(rows.values())), first)
-    return View(f"Scores by {part_word(first)}", [keys, figure_grid(charts)])
+
+
+def density_view(audits: Mapping[str, Audit]) -> View:
+    """Return scores by group under each model, with the colors of groups."""
+    first = next(iter(audits.values()))
+    return View(f"Scores by {part_word(first)}", [draw(density_charts(audits), first)])

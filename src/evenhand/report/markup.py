@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from string import Template
 from typing import Any
 from urllib.parse import quote
 
@@ -143,36 +144,19 @@ def page(title: str, under: Any, body: Sequence[Any], data: Any, script: str | N
     script : str, optional
         The only script that may run.
     """
-    style = asset("style.css")
     allowed = f"'sha256-{_hash(script)}'" if script else "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; img-src data:"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
-        Html(f"<style>{style}</style>"),
-    )
-    footer = (
-        "Made with evenhand. This page is complete in itself: it loads nothing and sends nothing."
-    )
-    whole = element(
-        "body",
-        element("header", element("h1", title), element("p", under, class_="soft")),
-        element("main", *body),
-        element("footer", footer),
-        json_block(data, "evenhand-data"),
-        Html(f"<script>{script}</script>") if script else None,
-    )
-    return f'<!DOCTYPE html>\n<html lang="en">{head}{whole}</html>\n'
+    parts = {
+        "policy": policy, "title": title, "under": under, "style": asset("style.css"),
+        "body": join(body), "data": json_block(data, "evenhand-data"),
+        "script": Html(f"<script>{script}</script>") if script else None,
+    }  # fmt: skip
+    return Template(asset("page.html")).substitute({k: join([v]) for k, v in parts.items()})
 
 
-def asset(name: str) -> str:
+def asset(name: str) -> Html:
     """A file of the package's assets."""
-    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+    return Html(files(__package__).joinpath("assets", name).read_text(encoding="utf-8"))
 
 
 def _hash(script: str) -> str:

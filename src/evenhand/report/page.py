@@ -13,7 +13,7 @@ from .._core.provenance import now, stamp
 from ..data.criteria import CRITERIA, Criterion, get_criterion, listing
 from ..measures.measures import RULE, asked
 from .gap_views import imputation_words
-from .markup import Html, element, escape, label, page
+from .markup import asset, element, escape, label, page
 from .view import Table, View, bullets, facts, section
 from .words import (
     group_name,
@@ -78,7 +78,7 @@ def signed_page(
     sources = {str(k): str(v) for k, v in source.items()}
     whole = {**data, **stamp(), "about": asked.to_dict(), "source": sources}
     title = asked.title or heading.title
-    return page(title, heading.under, [*shown, signature_block()], whole, script)
+    return page(title, heading.under, [*shown, asset("signatures.html")], whole, script)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -182,29 +182,6 @@ def about_section(about: About, question: str) -> View:
     said = {head: getattr(about, name) for name, head in _HEADS.items()}
     rows = [(head, label(text, 2000) if text else unsaid) for head, text in said.items()]
     return View("What is asked, and by whom", [question, facts(rows)])
-
-
-def signature_block() -> Html:
-    """Return lines for those who sign: who made the report, and who decides on it."""
-    boxes = []
-    for role in ("Prepared by", "Approved by"):
-        lines = element("dl", *map(_to_fill, ("Name", "Role", "Date", "Signature")))
-        boxes.append(element("div", element("h3", role), lines, class_="signs"))
-    words = "By signing, you confirm that you have read the limits above. The decision is yours."
-    choices = ("Approved", "Approved on conditions", "Rejected")
-    return element(
-        "section",
-        element("h2", "Decision and signatures"),
-        element("p", words, class_="note"),
-        element("ul", *(element("li", f"\u2610 {choice}") for choice in choices), class_="choices"),
-        element("dl", *map(_to_fill, ("Conditions", "Review by"))),
-        element("div", *boxes, class_="signatures"),
-        class_="whole",
-    )
-
-
-def _to_fill(name: str) -> Html:
-    return element("div", element("dt", name), element("dd", "\u00a0"), class_="to-fill")
 
 
 def provenance(audit: Audit, more: Mapping[str, Any]) -> View:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,6 @@ from ..auditing.figures import (
     audits_of,
     criterion_changes,
     drawn_rows,
-    grid_over,
     residual_changes,
     weight_name,
 )
@@ -21,8 +20,8 @@ from ..data.criteria import get_criterion
 from .audit_views import (
     calibration_chart,
     cards,
-    density_chart,
-    density_view,
+    density_charts,
+    draw,
     figure_grid,
     gains_view,
     group_cell,
@@ -270,15 +269,8 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
         f" The selected model has {name} {m.shown:.3f} (interval {m.interval[0]:.3f} to "
         f"{m.interval[1]:.3f}) and {symbol} {point.accuracy:.3f}: it {price}."
     )
-    versus = ", next to the model without a fairness term:" if chosen else ":"
-    return View(
-        "In short",
-        [
-            Lead(text),
-            element("p", f"The selected model, criterion by criterion{versus}", class_="next"),
-            cards(audits[chosen], audits[0] if chosen else None),
-        ],
-    )
+    words = element("p", "The selected model, criterion by criterion:", class_="next")
+    return View("In short", [Lead(text), words, cards(audits[chosen])])
 
 
 def _selection(path: FairnessPath, chosen: int) -> View:
@@ -334,25 +326,24 @@ def _pictures(before: Audit, after: Audit) -> View:
         title: calibration_chart(drawn_rows(audit), audit.confidence_level)
         for title, audit in pair.items()
     }
-    outcomes = View("Same score, same outcome?", [figure_grid(charts)])
-    return View("The selected model in pictures", [density_view(pair), outcomes])
+    outcomes = View("Same score, same outcome?", [draw(charts, before)])
+    return View("The selected model in pictures", [outcomes])
 
 
 def features_view(features: Mapping[str, Sequence[Any]]) -> View:
     """Return what each feature tells about the group, and how its coefficient moved."""
     before, after = (np.asarray(features[k], dtype=float) for k in ("before", "after"))
     order = np.argsort(-np.abs(after - before), kind="stable")[:30]
-    rows = [
-        [
-            Name(features["feature"][j]),
-            f"{100 * features['information'][j]:.1f}%",
-            *(number(float(v)) for v in (before[j], after[j], after[j] - before[j])),
-        ]
-        for j in order
-    ]
-    heads = ["feature", "uncertainty about the group it removes", "coefficient before", "after",
-             "change"]  # fmt: skip
-    more = len(before) - len(rows)
+    cells: dict[str, Callable[[Any], str]] = {
+        "feature": lambda j: Name(features["feature"][j]),
+        "uncertainty about the group it removes": lambda j: (
+            f"{100 * features['information'][j]:.1f}%"
+        ),
+        "coefficient before": lambda j: number(before[j]),
+        "after": lambda j: number(after[j]),
+        "change": lambda j: number(after[j] - before[j]),
+    }
+    more = len(before) - len(order)
     caption = "Features whose coefficient moved most"
     caption += f"; {more} more in the CSV" if more else ""
     return View(
@@ -363,7 +354,7 @@ def features_view(features: Mapping[str, Sequence[Any]]) -> View:
                 "fairness term. A feature that tells much about the group and loses weight carried "
                 "the group into the score."
             ),
-            Table(heads, rows, caption, features, "features.csv"),
+            Table.of(order, cells, caption, features, "features.csv"),
         ],
     )
 
@@ -401,38 +392,18 @@ _PANEL = ("n", "mean_score", "sd_score", "mean_target", "mean_residual", "rmse")
 
 def _panels(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
     """The models one by one, of which one is shown at a time."""
-    drawn = [drawn_rows(audit) for audit in audits]
-    grid = grid_over(drawn[0].s, drawn[-1].s)
-    part = part_word(audits[0])
+    charts = density_charts({f"model {k + 1}": audit for k, audit in enumerate(audits)}, 240)
     shown = []
-    for k, (audit, rows) in enumerate(zip(audits, drawn, strict=True)):
-        title = f"Scores by {part}, model {k + 1}"
-        chart = density_chart(rows, grid, height=240, title=title).svg()
-        picture = element("figure", element("figcaption", f"Scores by {part}"), chart)
+    for k, (audit, chart) in enumerate(zip(audits, charts.values(), strict=True)):
         heading = f"Model {k + 1} of {len(path)}: {weight_name(path.points[k].fairness_weight)}"
         heading += " (selected)" if path.points[k] is path.selected else ""
-        view = View(
-            heading,
-            [
-                element("div", picture, _panel_facts(path, k, audit), class_="figures"),
-                group_table(audit, _PANEL, file=""),
-                _request(path, k),
-            ],
-        )
-        shown.append(
-            element("article", section(view, "h3"), class_="panel", data_panel=k,
-                    hidden=k != chosen)
-        )  # fmt: skip
-    return element("section", group_legend(drawn[0], audits[0]), *shown)
-
-
-def _panel_facts(path: FairnessPath, k: int, audit: Audit) -> Html:
-    point = path.points[k]
-    half = point.accuracy_interval[1] - point.accuracy
-    rows: list[tuple[str, Any]] = [(path.accuracy.symbol, with_margin(point.accuracy, half))]
-    rows += [(get_criterion(name).title, measured(m)) for name, m in audit.measures.items()]
-    gap = number(audit.disparities.mean_score_gap, 3)
-    return facts([*rows, ("Largest gap in mean score", gap)])
+        parts = [
+            _point_words(path, k), figure_grid({f"Scores by {part_word(audit)}": chart}),
+            group_table(audit, _PANEL, file=""), _request(path, k),
+        ]  # fmt: skip
+        inner = section(View(heading, parts), "h3")
+        shown.append(element("article", inner, class_="panel", data_panel=k, hidden=k != chosen))
+    return element("section", group_legend(audits[0]), *shown)
 
 
 def _request(path: FairnessPath, k: int) -> Html | None:
@@ -450,14 +421,6 @@ def _request(path: FairnessPath, k: int) -> Html | None:
 
 def _frontier_view(path: FairnessPath, chosen: int) -> View:
     first, *others = [path.criterion, *(c for c in path.criteria if c != path.criterion)]
-    steps = element(
-        "div",
-        element("button", "← Less fair", type="button", id="step-back"),
-        element("button", "Fairer →", type="button", id="step-forward"),
-        element("span", id="spoken", class_="note", aria_live="polite"),
-        class_="steps screen",
-        hidden=True,
-    )
     return View(
         "What fairness costs",
         [
@@ -468,12 +431,8 @@ def _frontier_view(path: FairnessPath, chosen: int) -> View:
                 "picture. For faded models another one is better in both respects."
             ),
             draw_frontier(path, first, chosen, 720, 380, "chart wide"),
-            element(
-                "div",
-                *(draw_frontier(path, n, chosen) for n in others),
-                class_="figures",
-            ),
-            steps,
+            element("div", *(draw_frontier(path, n, chosen) for n in others), class_="figures"),
+            asset("steps.html"),
         ],
     )
 
@@ -523,7 +482,7 @@ def draw_frontier(path: FairnessPath, name: str, chosen: int, *how: Any) -> Html
     for k, point in enumerate(path.points):
         kind = "point" + (" dominated" if points.faded[k] else "")
         kind += " chosen" if point is path.selected else ""
-        text = _point_words(path, k, name)
+        text = _point_words(path, k)
         marks.append(
             element(
                 "g", element("title", text), *_mark(chart, points, k),
@@ -559,11 +518,11 @@ def _axis(values: Any, ends: Any, least: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _point_words(path: FairnessPath, k: int, name: str) -> str:
+def _point_words(path: FairnessPath, k: int) -> str:
     point = path.points[k]
-    text = weight_name(point.fairness_weight)
     selected = ", selected" if point is path.selected else ""
+    values = "".join(f", {name} {m.shown:.3f}" for name, m in point.measures.items())
     return (
-        f"Model {k + 1} of {len(path)}, {text}{selected}: {path.accuracy.symbol} "
-        f"{point.accuracy:.3f}, {name} {point.measure(name).shown:.3f}"
+        f"Model {k + 1} of {len(path)}, {weight_name(point.fairness_weight)}{selected}: "
+        f"{path.accuracy.symbol} {point.accuracy:.3f}{values}"
     )

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..auditing.figures import drawn_rows, gains, grid_over
+from ..auditing.figures import drawn_rows, gains
 from .after_views import drivers_charts, looks_chart
-from .audit_views import calibration_chart, density_chart
-from .charts import BOTTOM, DASHES, PALETTE, TOP, Bar, Chart, Mark, bar_chart, row_chart
+from .audit_views import audit_charts, density_charts, measures_chart
+from .charts import BOTTOM, DASHES, PALETTE, TOP, Chart, Mark, row_chart
 from .gap_views import band_chart, drawn_groups
 from .path_views import frontier_chart, frontier_points
-from .words import fixed, part_word, percent, short_names
+from .words import fixed, percent, short_names
 
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers
@@ -162,21 +162,10 @@ def plot_audit(audit: Audit) -> Any:
     -------
     matplotlib Figure
     """
-    drawn = drawn_rows(audit)
-    charts = {f"Scores by {part_word(audit)}": density_chart(drawn)}
-    if drawn.y is not None:
-        chart = calibration_chart(drawn, audit.confidence_level)
-        charts["Same score, same outcome?"] = chart
-    measures = [
-        Bar(f"{m.criterion} {fixed(m.shown, 3)}", m.shown, *(m.interval if m.defined else (0, 0)))
-        for m in audit.measures.values()
-    ]
-    scale = "normalized information (0: fair, 1: not)"
-    charts[f"Measures, {percent(audit.confidence_level)} intervals"] = bar_chart(
-        measures, scale, ""
-    )
+    charts = audit_charts(audit)
+    charts[f"Measures, {percent(audit.confidence_level)} intervals"] = measures_chart(audit)
     fig = _figure(charts, 4.4 * len(charts), 4.2)
-    _add_legend(fig, drawn.names, len(audit.labels))
+    _add_legend(fig, drawn_rows(audit).names, len(audit.labels))
     title = f"Fairness by {audit.sensitive_name}" + (f": {audit.name}" if audit.name else "")
     fig.suptitle(safe(short_names([title], 90)[0]), fontsize="large")
     return fig
@@ -201,15 +190,14 @@ def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None
             "`before` and `after` must audit the same groups, got "
             f"{list(before.labels)[:5]} and {list(after.labels)[:5]}."
         )
-    pair = (drawn_rows(before), drawn_rows(after))
-    grid = grid_over(pair[0].s, pair[1].s)
-    charts = {}
+    titled = {}
     titles = names or (before.name or "before", after.name or "after")
-    for title, drawn, audit in zip(titles, pair, (before, after), strict=True):
+    for title, audit in zip(titles, (before, after), strict=True):
         values = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures.values())
-        charts[f"{title}: {values}"] = density_chart(drawn, grid)
+        titled[f"{title}: {values}"] = audit
+    charts = density_charts(titled)
     fig = _figure(charts, 6.4, 5.6, stacked=True)
-    _add_legend(fig, pair[0].names, len(before.labels))
+    _add_legend(fig, drawn_rows(before).names, len(before.labels))
     return fig
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -12,22 +12,13 @@ from .markup import Html, csv_link, element, join, label, table
 from .words import cells, clean, short_names, upper_first
 
 WIDTH = 80
-# The class of a result -> the module with its view, a function such as `audit_view`.
+# A module -> the classes of results whose views it has, functions such as `audit_view`.
 _MODULES = {
-    "Audit": "audit_views",
-    "AuditSet": "audit_views",
-    "Measure": "audit_views",
-    "Conditional": "gap_views",
-    "Imputation": "gap_views",
-    "Pricing": "gap_views",
-    "Verdict": "verdict_views",
-    "Impact": "verdict_views",
-    "ByGroup": "verdict_views",
-    "Drivers": "after_views",
-    "Monitor": "after_views",
-    "FairnessPath": "path_views",
-    "Relativities": "model_views",
-    "Alternatives": "model_views",
+    "audit_views": ("Audit", "AuditSet", "Measure"),
+    "gap_views": ("Conditional", "Imputation", "Pricing"),
+    "verdict_views": ("Verdict", "Impact", "ByGroup"),
+    "after_views": ("Drivers", "Monitor", "Relativities", "Alternatives"),
+    "path_views": ("FairnessPath",),
 }
 _FUNCTIONS = {"AuditSet": "audit_set_view", "ByGroup": "by_group_view", "FairnessPath": "path_view"}
 
@@ -87,6 +78,14 @@ class Table:
     limit: int = 24
     wrapped: bool = False
 
+    @classmethod
+    def of(
+        cls, items: Iterable[Any], cells: Mapping[str, Callable[[Any], Any]], *more: Any, **how: Any
+    ) -> Table:
+        """Return a table with a row per item, by the head and the cell of each column."""
+        rows = [[cell(item) for cell in cells.values()] for item in items]
+        return cls([*cells], rows, *more, **how)
+
     def plain(self) -> list[list[str]]:
         """The head and the rows as short text."""
         out = [[_flatten(cell) for cell in row] for row in [self.heads, *self.rows]]
@@ -143,7 +142,8 @@ class View:
 def view_of(result: Any) -> View:
     """Return the view of any result."""
     kind = type(result).__name__
-    module = import_module(f"{__package__}.{_MODULES[kind]}")
+    home = next(name for name, kinds in _MODULES.items() if kind in kinds)
+    module = import_module(f"{__package__}.{home}")
     return getattr(module, _FUNCTIONS.get(kind, f"{kind.lower()}_view"))(result)
 
 
