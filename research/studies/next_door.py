@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, xlogy
 from scipy.stats import norm
+from sklearn.metrics import mean_absolute_error
 
 import evenhand as eh
 from common import Setting, run_all
@@ -130,6 +131,44 @@ def one_group_copied(rng: Random, n: int) -> Outcome:
     return read_measure(eh.audit(y[rows], s[rows], sensitive_features=a[rows]).separation, 0.0)
 
 
+def panel(noise: float) -> Callable[..., Outcome]:
+    """Six rows a person, whose score hardly moves; nothing is claimed where that is warned of."""
+
+    def draw(rng: Random, n: int) -> Outcome:
+        person = np.repeat(np.arange(n // 6), 6)
+        a = rng.integers(0, 2, n // 6)[person]
+        s = rng.normal(size=n // 6)[person] + noise * rng.normal(size=len(person))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            result = eh.audit(s + rng.normal(size=len(s)), s, sensitive_features=a)
+        warned = any("as the cluster" in str(w.message) for w in said)
+        return read_measure(result.independence, 0.0, warned)
+
+    return draw
+
+
+def same_file_twice(rng: Random, n: int) -> Outcome:
+    table = pd.DataFrame({"y": rng.normal(size=n), "a": rng.integers(0, 2, n)})
+    table["s"] = table["y"] + rng.normal(size=n)
+    try:
+        result = eh.audit_table([table, table], y_true="y", y_pred="s", sensitive_features="a")
+    except ValueError:
+        return np.nan, np.nan, np.nan, np.nan, 0.0, True, False
+    return read_measure(result.separation, 0.0)
+
+
+def copied_cells(rng: Random, n: int) -> Outcome:
+    """Cells of rows that each occur three times."""
+    a, y = rng.integers(0, 2, n), rng.normal(size=n)
+    rows = np.repeat(np.arange(n), 3)
+    s = (y + rng.normal(size=n))[rows]
+    try:
+        result = eh.audit(eh.Cells.from_rows(y[rows], s, sensitive_features=a[rows]))
+    except ValueError:
+        return np.nan, np.nan, np.nan, np.nan, 0.0, True, False
+    return read_measure(result.separation, 0.0)
+
+
 def own_score(rng: Random, n: int) -> Outcome:
     a = rng.integers(0, 2, n)
     s = np.where(a == 1, 5.0, rng.normal(size=n))
@@ -142,6 +181,38 @@ def free_price(rng: Random, n: int) -> Outcome:
     s = np.where((a == 1) & (rng.random(n) < 0.5), 0.0, rng.gamma(2.0, size=n))
     result = eh.audit(rng.normal(size=n), s, sensitive_features=a)
     return read_measure(result.independence, 1 - 0.75 * entropy(1 / 3) / np.log(2))
+
+
+def rounded_score(step: float) -> Callable[..., Outcome]:
+    """A score in steps, as of cents or points, that is one group's plus a shift."""
+    edge = np.arange(-8.0, 9.0, step) - step / 2
+    shares = [np.diff(norm.cdf(edge, m)) for m in (0.0, 0.5)]
+    mixed = 0.5 * shares[0] + 0.5 * shares[1]
+    posterior = np.divide(0.5 * shares[1], mixed, out=np.zeros_like(mixed), where=mixed > 0)
+    truth = 1 - float(mixed @ entropy(posterior)) / np.log(2)
+
+    def draw(rng: Random, n: int) -> Outcome:
+        a = rng.integers(0, 2, n)
+        s = np.round((rng.normal(size=n) + 0.5 * a) / step) * step
+        return read_measure(eh.audit(None, s, sensitive_features=a).independence, truth)
+
+    return draw
+
+
+def small_group(rng: Random, n: int) -> Outcome:
+    """A shift of 1 in a group of 20 rows."""
+    a = (np.arange(n) < 20).astype(int)
+    truth = shift_information(20 / n, 1.0) / entropy(20 / n)
+    s = rng.normal(size=n) + a
+    return read_measure(eh.audit(None, s, sensitive_features=a).independence, float(truth))
+
+
+def mostly_zero(rng: Random, n: int) -> Outcome:
+    """Claims, 9 in 10 of them zero, and a tariff that is fair given them."""
+    a = rng.integers(0, 2, n)
+    y = np.where(rng.random(n) < 0.1 + 0.05 * a, rng.gamma(2.0, size=n), 0.0)
+    s = np.log1p(y) + rng.normal(size=n)
+    return read_measure(eh.audit(y, s, sensitive_features=a).separation, 0.0)
 
 
 # Discrete targets ---------------------------------------------------------------------------------
@@ -218,6 +289,94 @@ def inferred(through_guess: bool, counted: bool = False) -> Callable[..., Outcom
         else:
             result = eh.audit(y, s, sensitive_features=guess)
         return read_verdict(result.verdict(limit))
+
+    return draw
+
+
+# Controls -----------------------------------------------------------------------------------------
+
+
+def given_places(levels: int) -> Callable[..., Outcome]:
+    """A price that is fair given the place, where groups live in different ones."""
+
+    def draw(rng: Random, n: int) -> Outcome:
+        place = rng.integers(0, levels, n)
+        level = rng.normal(size=levels)
+        a = (rng.random(n) < expit(level[place])).astype(int)
+        s = 3.0 + level[place] + rng.normal(size=n)
+        result = eh.audit(
+            rng.normal(size=n), s, sensitive_features=a, estimator="logistic",
+            controls=pd.DataFrame({"place": place.astype(str)}),
+        ).conditional.to_frame()  # fmt: skip
+        return read_entry(result, result["group"].iloc[0], "adjusted", 0.0)
+
+    return draw
+
+
+def control_of_the_score(rng: Random, n: int) -> Outcome:
+    """A control that is a band of the score would explain any difference."""
+    a = rng.integers(0, 2, n)
+    s = rng.normal(size=n) + a
+    try:
+        result = eh.audit(
+            rng.normal(size=n),
+            s,
+            sensitive_features=a,
+            controls=np.round(s, 1),
+            estimator="logistic",
+        )
+    except ValueError:
+        return np.nan, np.nan, np.nan, np.nan, np.nan, True, False
+    return read_verdict(result.verdict(eh.Tolerance(independence=0.01)))
+
+
+# Gates --------------------------------------------------------------------------------------------
+
+
+def split_labels(rng: Random, n: int) -> Outcome:
+    """The majority under 60 names."""
+    a = rng.random(n) < 0.2
+    label = np.where(a, "b", np.char.add("w", rng.integers(0, 60, n).astype(str)))
+    s = rng.normal(size=n) + 0.7 * a
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=label, estimator="logistic")
+    return read_verdict(result.verdict(eh.Tolerance(independence=0.01)))
+
+
+def blank_labels(rng: Random, n: int) -> Outcome:
+    """Those with the highest scores of one group did not say who they are."""
+    a = rng.integers(0, 2, n)
+    s = rng.normal(size=n) + 0.8 * a
+    label = np.where((a == 1) & (s > 0.8), None, a.astype(str).astype(object))
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=label, estimator="logistic")
+    return read_verdict(result.verdict(eh.Tolerance(mean_difference=(-0.5, 0.5))))
+
+
+def lognormal_ratio(sigma: float, size: int) -> Callable[..., Outcome]:
+    """A mean price 1.25 times the others', at the edge of the limit."""
+
+    def draw(rng: Random, n: int) -> Outcome:
+        a = (np.arange(n) < size).astype(int)
+        s = rng.lognormal(0.0, sigma, n) * np.where(a == 1, 1.25, 1.0)
+        result = eh.audit(rng.normal(size=n), s, sensitive_features=a, estimator="logistic")
+        return read_verdict(result.verdict(eh.Tolerance(mean_ratio=(0.8, 1.25), smallest=0.01)))
+
+    return draw
+
+
+def metric_by_group(clustered: bool) -> Callable[..., Outcome]:
+    """Mean absolute error of one group, of independent rows or of families that share theirs."""
+
+    def draw(rng: Random, n: int) -> Outcome:
+        family = np.arange(n) // 5
+        a = rng.integers(0, 2, n // 5)[family] if clustered else rng.integers(0, 2, n)
+        shared = rng.normal(size=n // 5)[family]
+        y = rng.normal(size=n)
+        s = y + (0.8 * shared + 0.6 * rng.normal(size=n) if clustered else rng.normal(size=n))
+        result = eh.audit(
+            y, s, sensitive_features=a, estimator="logistic", cluster=family if clustered else None
+        )
+        table = result.by_group(mean_absolute_error).to_frame()
+        return read_entry(table, 1, "value", np.sqrt(2 / np.pi))
 
     return draw
 
@@ -334,10 +493,19 @@ CASES = [
     Case("copies", "a twentieth of the rows twice", "size", 1_000, copied(2, 0.05)),
     Case("copies", "each row three times, with noise", "size", 500, nearly_copied),
     Case("copies", "one of two groups twice", "size", 1_000, one_group_copied),
+    Case("copies", "panel, score with noise of .0001", "size", 3_000, panel(1e-4)),
+    Case("copies", "panel, score with noise of .01", "size", 3_000, panel(1e-2)),
+    Case("copies", "panel, score that stays", "size", 3_000, panel(0.0)),
+    Case("copies", "the same table twice", "size", 1_000, same_file_twice),
+    Case("copies", "cells of rows three times", "size", 1_000, copied_cells),
     Case("copies", "frequency 2", "size", 1_000, copied(2, frequency=True)),
     Case("copies", "frequency 12", "size", 500, copied(12, frequency=True)),
     Case("heavy values", "one group's own score", "interval", 2_000, own_score),
     Case("heavy values", "free for half of one group", "interval", 4_000, free_price),
+    Case("heavy values", "score in steps of 0.5", "interval", 2_000, rounded_score(0.5)),
+    Case("heavy values", "score in steps of 0.02", "interval", 2_000, rounded_score(0.02)),
+    Case("heavy values", "nine targets in ten are zero", "size", 3_000, mostly_zero),
+    Case("heavy values", "a group of 20", "interval", 2_000, small_group),
     Case("discrete targets", "59 levels", "interval", 6_000, levels_of_target(59, 0.3)),
     Case("discrete targets", "59 levels, fair", "size", 6_000, levels_of_target(59, 0.0)),
     Case("discrete targets", "5 levels", "interval", 1_000, levels_of_target(5, 0.5)),
@@ -349,6 +517,18 @@ CASES = [
     Case("inferred groups", "score by group", "verdict", 4_000, inferred(False)),
     Case("inferred groups", "score by guess", "verdict", 4_000, inferred(True)),
     Case("inferred groups", "score by group, counts", "verdict", 4_000, inferred(False, True)),
+    Case("controls", "100 places", "interval", 2_000, given_places(100)),
+    Case("controls", "300 places", "interval", 6_000, given_places(300)),
+    Case("controls", "a band of the score", "verdict", 1_000, control_of_the_score),
+    Case("gates", "majority under 60 names", "verdict", 3_000, split_labels),
+    Case("gates", "high scores of one group without a label", "verdict", 2_000, blank_labels),
+    Case(
+        "gates", "lognormal, sigma 0.5, group of 100", "verdict", 2_000, lognormal_ratio(0.5, 100)
+    ),
+    Case("gates", "lognormal, sigma 1, group of 100", "verdict", 2_000, lognormal_ratio(1.0, 100)),
+    Case("gates", "lognormal, sigma 1, group of 50", "verdict", 2_000, lognormal_ratio(1.0, 50)),
+    Case("by group", "mean absolute error", "interval", 1_000, metric_by_group(False)),
+    Case("by group", "mean absolute error in families", "interval", 1_000, metric_by_group(True)),
     Case("tables", "calibration slope, unequal spread", "interval", 800, slope(False)),
     Case("tables", "calibration slope, weights", "interval", 800, slope(True)),
     Case("tables", "mean, weights", "interval", 800, weighted_mean(False)),
