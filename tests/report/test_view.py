@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 from report_helpers import HOSTILE, Reader
 
 import evenhand as eh
@@ -86,6 +87,32 @@ def test_text_notebook_and_page_say_the_same(results, kind):
         if isinstance(part, Table):
             for row in part.rows:
                 assert all(" ".join(str(cell).split()) in page for cell in row)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_markdown_says_the_same(results, kind):
+    shown = Reader(MarkdownIt().enable("table").render(results[kind].to_markdown()))
+    said = " ".join("".join(shown.text).split())
+    tags = {tag for tag, _ in shown.tags}
+    assert tags <= {"h2", "h3", "h4", "p", "table", "thead", "tbody", "tr", "th", "td"}
+    for part in view_of(results[kind]).parts:
+        if isinstance(part, str) and type(part) in (str, Note) and part:
+            assert " ".join(part.split()) in said
+        if isinstance(part, Table):
+            for row in part.rows:
+                assert all(" ".join(str(cell).split()) in said for cell in row)
+
+
+def test_labels_are_text_in_markdown():
+    labels = ["*a* | `b`", "[c](d) <img> &amp;", "# e_f_ \\", "line\nline", "- g", "https://h.i"]
+    a = np.repeat(labels, 50)
+    scores = np.random.default_rng(0).normal(size=len(a))
+    text = eh.audit(None, scores, sensitive_features=a, estimator="logistic").to_markdown()
+    shown = Reader(MarkdownIt().enable("table").render(text))
+    said = " ".join("".join(shown.text).split())
+    for label in labels:
+        assert " ".join(label.split()) in said
+    assert not {"em", "code", "a", "img", "li"} & {tag for tag, _ in shown.tags}
 
 
 def test_parts_are_shown_where_they_belong():

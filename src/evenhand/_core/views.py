@@ -19,6 +19,7 @@ VIEWS = {
     "plot_monitor": "plots",
     "plot_path": "plots",
     "plot_pricing": "plots",
+    "show_markdown": "view",
     "show_notebook": "view",
     "show_text": "view",
 }
@@ -37,6 +38,10 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return view("show_notebook")(self)
+
+    def to_markdown(self) -> str:
+        """What `print` shows, with headings and tables in Markdown."""
+        return view("show_markdown")(self)
 
 
 class Tabled(Shown):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -221,6 +222,35 @@ def _column_blocks(widths: Sequence[int], room: int) -> list[list[int]]:
         blocks[-1].append(j)
         used += 2 + widths[j]
     return blocks
+
+
+# ------------------------------------------------------------------------------------------------
+# Markdown.
+
+
+def show_markdown(result: Any) -> str:
+    """Return a result as Markdown: what its text shows, whole and with nothing cut."""
+    return "\n\n".join(_markdown(view_of(result), 2)) + "\n"
+
+
+def _markdown(view: View, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {_escape(view.heading)}"
+    for part in view.parts:
+        if isinstance(part, View):
+            yield from _markdown(part, level + 1)
+        elif isinstance(part, Table):
+            if part.caption:
+                yield _escape(clean(part.caption))
+            rows = [[_escape(clean(cell)) for cell in row] for row in [part.heads, *part.rows]]
+            rows.insert(1, [":--", *["--:"] * (len(part.heads) - 1)])
+            yield "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        elif isinstance(part, str) and not isinstance(part, Html):
+            yield _escape(clean(part))
+
+
+def _escape(text: str) -> str:
+    """Text that Markdown, and the HTML made of it, show as it is."""
+    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
 
 
 # ------------------------------------------------------------------------------------------------
