@@ -140,7 +140,7 @@ def recommended_scores(
     scores, choices = [], []
     groups = a_test if league == am.KNOWN else None
     for level in LEVELS:
-        model.set_params(max_unfairness=level * base)._choose(search)
+        model.set_params(max_unfairness=level * base)._choose(*search)
         scores.append(model.predict(X_test, sensitive_features=groups))
         choices.append(model.choice_)
     seconds = time.process_time() - began

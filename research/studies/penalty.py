@@ -198,11 +198,17 @@ def fits_from_starts(
     problem, bound = prepared.problem, prepared.bound
     assert bound is not None
     rng = np.random.default_rng(SEED)
-    starts = [problem.shrunk(factor) for factor in SHRUNK]
-    size = float(np.linalg.norm(problem.shrunk(0.0)))
+
+    def shrunk(factor: float) -> Any:
+        """Whitened coordinates of the plain solution with its coefficients times a factor."""
+        change = (factor - 1.0) * problem.plain.theta
+        return np.r_[0.0, np.linalg.lstsq(problem.plain.whitening, change, rcond=None)[0]]
+
+    starts = [shrunk(factor) for factor in SHRUNK]
+    size = float(np.linalg.norm(shrunk(0.0)))
     for _ in range(n_random):
         direction = rng.standard_normal(len(problem.origin))
-        starts.append(problem.shrunk(0.0) + size * direction / np.linalg.norm(direction))
+        starts.append(shrunk(0.0) + size * direction / np.linalg.norm(direction))
     began = time.perf_counter()
     result = [solve(problem, bound, weight, 1000, 1e-6, start=start) for start in starts]
     base = problem.objective(problem.theta)

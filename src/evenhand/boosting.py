@@ -283,12 +283,9 @@ class FairnessMetric:
 
 
 LOSSES: dict[str, Loss] = {
-    loss.name: loss
-    for loss in (
-        PowerLoss("squared", 0, LINKS["identity"]),
-        PowerLoss("poisson", 1, LINKS["log"]),
-        PowerLoss("gamma", 2, LINKS["log"]),
-    )
+    "squared": PowerLoss("squared", 0, LINKS["identity"]),
+    "poisson": PowerLoss("poisson", 1, LINKS["log"]),
+    "gamma": PowerLoss("gamma", 2, LINKS["log"]),
 }
 
 

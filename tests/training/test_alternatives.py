@@ -61,7 +61,7 @@ def test_differences_are_paired(path, data):
     twin = path.alternatives({"near": scores + 1e-4 * y}, limit=0.9).to_frame().iloc[-1]
     alone = (twin["r2_high"] - twin["r2_low"]) / 2
     assert twin["accuracy_margin"] < alone
-    psi = [r.influence["r2"] for r in path._readings]
+    psi = [r.influence["r2"] for r in path.points]
     error = np.sqrt(np.square(psi[0] - psi[2]).sum()) / len(y)
     other = path.alternatives(limit=0.9).to_frame()
     k = int(np.flatnonzero(other["chosen"])[0])

@@ -639,7 +639,6 @@ class TestRefusals:
                 {"basis": "cubic"},
                 "`basis` must be one of auto, spline, linear, .*, got 'cubic'",
             ),
-            ({"start": "zero"}, "`start` must be one of auto, ridge, shrunk, got 'zero'"),
             ({"group_features": "race"}, "`group_features` must be None, 'posterior' or 'attribu"),
         ],
     )
@@ -721,28 +720,6 @@ def test_no_warning_in_an_ordinary_fit(regression):
         warnings.simplefilter("error")
         for criterion in CRITERIA:
             FairRidge(criterion, 100.0).fit(X, y, sensitive_features=a)
-
-
-@pytest.mark.parametrize(
-    ("classifier", "start", "share"),
-    [
-        ("logistic", "auto", 1.0),
-        ("logistic", "shrunk", 0.2),
-        ("lspc", "auto", 1.0),
-        ("lspc", "shrunk", 0.2),
-    ],
-)
-def test_where_the_search_starts(classifier, start, share, regression):
-    X, y, a = regression
-    model = FairRidge("separation", 3.0, classifier=classifier, start=start)
-    prepared = model._start(X, y, a, None)
-    problem = prepared.problem
-    first = problem.at(prepared._first(3.0, Memory()))
-    assert first[1:] == pytest.approx(share * problem.theta[1:])
-    model.fit(X, y, sensitive_features=a)
-    if classifier == "logistic":
-        one = FairRidge("separation", 3.0).fit(X, y, sensitive_features=a)
-        assert model.objective_ == pytest.approx(one.objective_, abs=1e-8)
 
 
 def test_group_features_without_groups_are_refused(regression):

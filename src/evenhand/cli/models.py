@@ -450,7 +450,8 @@ def demo(writing: DemoFolder) -> None:
     roles = group.TrainingColumns(target="colgpa", sensitive=["race"])
     rows = load_training(out / "students.csv", roles)
     path = run_path(rows, Fitting().build(), Fitting())
-    limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
+    first = path.points[0].measure("independence")
+    limit = float(f"{0.5 * max(first.value, 0.0):.1g}")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
     write_path(
@@ -477,11 +478,12 @@ def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:
     before, after = pair["ordinary"], pair["fair"]
     first, point = path.points[0], path.selected
     assert point is not None
+    at_first, at_last = (each.measure("independence").shown for each in (first, point))
     cost = (
         f"We ask for the most accurate model with independence of at most {limit:g}, out of "
         f"{len(path)}. It explains {100 * point.accuracy:.1f}% of the variance of the grades on "
         f"students it has not seen, where the ordinary model explains {100 * first.accuracy:.1f}%. "
-        f"Independence goes from {first.independence.shown:.3f} to {point.independence.shown:.3f}."
+        f"Independence goes from {at_first:.3f} to {at_last:.3f}."
     )
     worse = worse_words(criterion_changes(before, after), residual_changes(before, after))
     gains = gains_view({"ordinary": before, "fair": after}, "high")

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from .._core.frames import json_safe
 from .._core.validation import InputError, check_column
 from .._core.views import Paged, Tabled
-from .held_out import Reading, correlation, tabulate_points
+from .held_out import PathPoint, correlation, tabulate_points
 
 if TYPE_CHECKING:
     from .path import FairnessPath, Request
@@ -72,11 +72,11 @@ def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alt
             "floor", "be given, or `limit`, where no model of the path was selected, got neither",
             hint="path.select(max_unfairness=...) selects one.",
         )  # fmt: skip
-    names, readings = _readings(path, others)
+    names, points = _measure_all(path, others)
     columns: dict[str, list[Any]] = {
         "name": names,
         "origin": [*["path"] * len(path), *map(_origin, others.values())],
-        **tabulate_points([reading.point for reading in readings]),
+        **tabulate_points(points),
     }
     columns["fairness_weight"] = [None if w != w else w for w in columns["fairness_weight"]]
     key = path.accuracy.key
@@ -92,7 +92,7 @@ def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alt
         value = np.array(columns[name])
         error = np.array(columns[f"{name}_stderr"])
         columns[f"{what}_difference"] = (value - value[best]).tolist()
-        columns[f"{what}_margin"] = (z * _paired(readings, name, error, best)).tolist()
+        columns[f"{what}_margin"] = (z * _paired(points, name, error, best)).tolist()
     columns["meets_floor"] = [floor is None or bool(value >= floor) for value in accuracy]
     columns["meets_limit"] = [limit is None or bool(value <= limit) for value in unfairness]
     columns["chosen"] = [k == best for k in range(len(names))]
@@ -113,13 +113,13 @@ def _origin(other: Any) -> str:
     return "fitted model" if hasattr(other, "predict") else "scores"
 
 
-def _readings(path: FairnessPath, others: dict[str, Any]) -> tuple[list[str], list[Reading]]:
+def _measure_all(path: FairnessPath, others: dict[str, Any]) -> tuple[list[str], list[PathPoint]]:
     """Names and measures of all models, those of the path first."""
     assert path._gauge is not None
     assert path._handle is not None
     assert path._rows is not None
     names = [f"weight {point.fairness_weight:.4g}" for point in path.points]
-    readings = list(path._readings)
+    points = list(path.points)
     for name, other in others.items():
         if not isinstance(name, str) or name in names:
             raise InputError("others", f"have names of their own, got {name!r}")
@@ -127,13 +127,13 @@ def _readings(path: FairnessPath, others: dict[str, Any]) -> tuple[list[str], li
             other = path._handle.predict(other, path._rows)
         scores = check_column(other, f"others[{name!r}]", path.n_rows)
         names.append(name)
-        readings.append(path._gauge.read(float("nan"), scores))
-    return names, readings
+        points.append(path._gauge.read(float("nan"), scores))
+    return names, points
 
 
-def _paired(readings: list[Reading], name: str, error: Any, best: int) -> Any:
+def _paired(points: list[PathPoint], name: str, error: Any, best: int) -> Any:
     """Standard errors of differences from one of the models."""
-    together = correlation(readings, name)[best]
+    together = correlation(points, name)[best]
     variance = error**2 + error[best] ** 2 - 2.0 * together * error * error[best]
     out = np.sqrt(np.clip(variance, 0.0, None))
     out[best] = 0.0

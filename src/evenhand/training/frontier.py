@@ -17,7 +17,7 @@ from ..data.sample import Sample
 from ..measures.balancing import summarize_controls
 from ..measures.effective import check_effective_size
 from .design import is_source
-from .held_out import Gauge, Handle, HeldOut, Reading
+from .held_out import Gauge, Handle, HeldOut, PathPoint
 from .path import (
     FairnessPath,
     check_criterion,
@@ -260,15 +260,15 @@ def fairness_path(
                 "`fairness_weights` must be 'auto' or a sequence of numbers, got "
                 f"{fairness_weights!r}."
             )
-        readings = _measure_spread(held_out, gauge, name, int(n_points))
+        points = _measure_spread(held_out, gauge, name, int(n_points))
     else:
-        readings = _measure_given(held_out, gauge, check_weights(fairness_weights))
-    constant = tuple(held_out.n_constant(r.point.scores) for r in readings)
+        points = _measure_given(held_out, gauge, check_weights(fairness_weights))
+    constant = tuple(held_out.n_constant(point.scores) for point in points)
     if not isinstance(fairness_weights, str):
         # "auto" looks beyond where a larger weight helps; nobody has asked for that point.
-        warn_mixed([r.point.fairness_weight for r in readings], constant, len(folds))
+        warn_mixed([point.fairness_weight for point in points], constant, len(folds))
     return FairnessPath(
-        points=tuple(r.point for r in readings),
+        points=tuple(points),
         criterion=name,
         confidence_level=confidence_level,
         measured_with=gauge.name,
@@ -281,7 +281,6 @@ def fairness_path(
         fitted_before=fitted_before,
         accuracy=handle.accuracy,
         constant_folds=constant,
-        _readings=tuple(readings),
         _gauge=gauge,
         _handle=handle,
         _rows=rows,
@@ -312,29 +311,28 @@ def _read_rows(handle: Handle, X: Any, y: Any, **columns: Any) -> Sample:
     return replace(rows, others=others)
 
 
-def _measure_spread(held_out: HeldOut, gauge: Gauge, name: str, n_points: int) -> list[Reading]:
+def _measure_spread(held_out: HeldOut, gauge: Gauge, name: str, n_points: int) -> list[PathPoint]:
     """Points that spread evenly along the frontier of a criterion."""
-    readings: dict[float, Reading] = {}
+    points: dict[float, PathPoint] = {}
     with progress(n_points) as advance:
 
         def evaluate(weight: float) -> tuple[float, float]:
-            readings[weight] = gauge.read(weight, held_out.scores([weight])[0])
+            points[weight] = point = gauge.read(weight, held_out.scores([weight])[0])
             advance()
-            point = readings[weight].point
             return max(point.measure(name).value, 0.0), point.accuracy
 
-        return [readings[weight] for weight in spread_weights(evaluate, n_points)]
+        return [points[weight] for weight in spread_weights(evaluate, n_points)]
 
 
-def _measure_given(held_out: HeldOut, gauge: Gauge, weights: list[float]) -> list[Reading]:
+def _measure_given(held_out: HeldOut, gauge: Gauge, weights: list[float]) -> list[PathPoint]:
     """Points at given weights."""
-    readings: list[Reading] = []
+    points: list[PathPoint] = []
     # One at a time where folds share work; all at once where jobs can be spread.
     alone = held_out.handle.has_path or held_out.n_jobs in (None, 1)
     size = 1 if alone else len(weights)
     with progress(len(weights)) as advance:
         for start in range(0, len(weights), size):
             batch = weights[start : start + size]
-            readings += map(gauge.read, batch, held_out.scores(batch))
+            points += map(gauge.read, batch, held_out.scores(batch))
             advance(len(batch))
-    return readings
+    return points

@@ -180,8 +180,6 @@ class FairGLM(FairLinear):
     tol : float
         Stop when the gradient of the objective in whitened coordinates, divided by
         1 + fairness_weight, is below this. The objective is in units of D².
-    start : {"auto", "ridge", "shrunk"}
-        Where the search begins: the plain solution ("auto", "ridge"), or a fifth of it.
     rebalance : bool
         Shift the intercept, so that the means add up to the outcomes over the training rows, by
         weight and exposure. With the log link of "poisson" they do so anyway while no fairness is
@@ -281,13 +279,12 @@ class FairGLM(FairLinear):
         fit_intercept: bool = True,
         max_iter: int = 200,
         tol: float = 1e-6,
-        start: str = "auto",
         rebalance: bool = False,
     ):
         super().__init__(
             criterion, fairness_weight, alpha, classifier=classifier, basis=basis, kappa=kappa,
             score_map=score_map, group_features=group_features, group_alpha=group_alpha,
-            fit_intercept=fit_intercept, max_iter=max_iter, tol=tol, start=start,
+            fit_intercept=fit_intercept, max_iter=max_iter, tol=tol,
         )  # fmt: skip
         self.family = family
         self.link = link

@@ -7,7 +7,7 @@ attribute ("attribute") or its probability given the features ("posterior").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -292,50 +292,54 @@ class Slopes:
             group_alpha = unit * self.leave_one_out(ridge, target, weight)
         if group_alpha == 0 or self.size == 0:
             return problem, float(group_alpha)
-        return problem.penalized(self.added_to(problem.penalty, group_alpha)), float(group_alpha)
-
-    def added_to(self, penalty: Matrix, group_alpha: float) -> Matrix:
-        """A penalty on all columns, with γR on these."""
-        penalty = penalty.copy()
+        penalty = problem.penalty.copy()
         penalty[-self.size :, -self.size :] += group_alpha * self.penalty()
-        return penalty
+        return problem.penalized(penalty), float(group_alpha)
 
     def leave_one_out(self, problem: RidgeProblem, y: Vector, weight: Vector | None) -> float:
         """γ of least Σ ωᵢ(yᵢ − ŷ₋ᵢ)², or zero where there are rows enough."""
         if self.size == 0 or problem.design.n > MAX_ROWS * self.size:
             return 0.0
-        left = _Left.fit(problem, self.size, y, weight)
-        values, vectors = eigh(left.moment, self.penalty())
-        typical = float(values.clip(0.0).mean())
+        typical, error = self.left_out_error(problem, y, weight)
         if typical == 0.0:
             return 0.0
-        grid = typical * np.array([step for step in GRID if step <= self.most])
-        return float(grid[left.errors(values, vectors, grid).argmin()])
+        grid = [typical * step for step in GRID if step <= self.most]
+        return grid[int(np.argmin([error(gamma) for gamma in grid]))]
 
+    def left_out_error(
+        self, problem: RidgeProblem, y: Vector, weight: Vector | None
+    ) -> tuple[float, Callable[[float], float]]:
+        """What the rows say of a slope on average, and γ → Σ ωᵢ(yᵢ − ŷ₋ᵢ)²."""
+        residual, leverage, slopes, moment, target = self._left(problem, y)
+        omega = np.ones(len(residual)) if weight is None else weight
+        # M = Σ λ v vᵀ in the metric of R.
+        values, vectors = eigh(moment, self.penalty())
+        rotated, target, share = slopes @ vectors, vectors.T @ target, omega / len(residual)
 
-@dataclass(frozen=True)
-class _Left:
-    """What the free columns leave: residuals, leverages and slope columns of the rows."""
+        def room(gamma: float) -> tuple[Vector, Vector]:
+            inverse = 1.0 / np.maximum(values + gamma, 1e-12 * values.max())
+            return inverse, 1.0 - share * (leverage + np.square(rotated) @ inverse)
 
-    residual: Vector
-    leverage: Vector
-    slopes: Matrix
-    moment: Matrix
-    target: Vector
-    weight: Vector
+        used = room(0.0)[1] > ALONE
 
-    @classmethod
-    def fit(cls, problem: RidgeProblem, size: int, y: Vector, weight: Vector | None) -> _Left:
+        def error(gamma: float) -> float:
+            inverse, left = room(gamma)
+            errors = (residual - rotated @ (inverse * target))[used] / left[used]
+            return float(omega[used] @ np.square(errors))
+
+        return float(values.clip(0.0).mean()), error
+
+    def _left(self, problem: RidgeProblem, y: Vector) -> tuple[Vector, Vector, Matrix, Matrix, Any]:
+        """What the free columns leave: residuals, leverages, slope columns, M and m."""
         gram, cross, design = problem.moments.gram, problem.moments.cross, problem.design
-        n, k = design.n, design.d - size
-        omega = np.ones(n) if weight is None else weight
+        n, k = design.n, design.d - self.size
         whitened = whiten(gram[:k, :k], problem.penalty[:k, :k])
         theta = whitened @ (whitened.T @ cross[:k])
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
         plain = problem.plain
         residual, leverage = y - plain.level, np.full(n, float(problem.fit_intercept))
-        slopes = np.empty((n, size))
+        slopes = np.empty((n, self.size))
         for rows, block in design.blocks():
             block = block - plain.center
             free = block[:, :k]
@@ -343,21 +347,7 @@ class _Left:
             leverage[rows] += np.square(free @ whitened).sum(axis=1)
             slopes[rows] = block[:, k:] - free @ said
         moment = gram[k:, k:] + problem.penalty[k:, k:] - gram[k:, :k] @ said
-        return cls(residual, leverage, slopes, moment, cross[k:] - said.T @ cross[:k], omega)
-
-    def errors(self, values: Vector, vectors: Matrix, grid: Vector) -> Vector:
-        """Weighted squares of the left-out errors at each γ; M = Σ λ v vᵀ in the metric of R."""
-        n, rotated, target = len(self.residual), self.slopes @ vectors, vectors.T @ self.target
-        share = self.weight / n
-        out, used = [], None
-        for gamma in grid:
-            inverse = 1.0 / np.maximum(values + gamma, 1e-12 * values.max())
-            left = 1.0 - share * (self.leverage + np.square(rotated) @ inverse)
-            if used is None:
-                used = left > ALONE
-            error = (self.residual - rotated @ (inverse * target))[used] / left[used]
-            out.append(float(self.weight[used] @ np.square(error)))
-        return np.array(out)
+        return residual, leverage, slopes, moment, cross[k:] - said.T @ cross[:k]
 
 
 # ------------------------------------------------------------------------------------------------

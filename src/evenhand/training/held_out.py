@@ -255,10 +255,12 @@ class PathPoint:
         there as `r2`, and D² as `d2`, with `_stderr` and `_interval` as here.
     accuracy_interval : (float, float)
     measures : dict of str → Measure
-        By criterion, over the rows with a known group. Each of the three criteria is also an
-        attribute by its name.
+        By criterion, over the rows with a known group. Each of them is also an attribute by its
+        name.
     scores : (n,) array
         The held-out scores themselves.
+    influence : dict of str → array
+        Of some rows on each of the numbers, by criterion and by `key`, that of the accuracy.
     """
 
     fairness_weight: float
@@ -268,6 +270,7 @@ class PathPoint:
     measures: dict[str, Measure]
     scores: Vector = field(repr=False, compare=False)
     key: str = field(default="r2", repr=False)
+    influence: dict[str, Vector] = field(default_factory=dict, repr=False, compare=False)
 
     if not TYPE_CHECKING:
 
@@ -275,19 +278,9 @@ class PathPoint:
             key = self.__dict__.get("key")
             if key is not None and name.partition("_")[0] == key:
                 return self.__dict__["accuracy" + name[len(key) :]]
+            if name in self.__dict__.get("measures", ()):
+                return self.measures[name]
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    @property
-    def independence(self) -> Measure:
-        return self.measure("independence")
-
-    @property
-    def separation(self) -> Measure:
-        return self.measure("separation")
-
-    @property
-    def sufficiency(self) -> Measure:
-        return self.measure("sufficiency")
 
     def measure(self, criterion: str | Criterion) -> Measure:
         """The measure of a criterion by name."""
@@ -302,29 +295,17 @@ class PathPoint:
 
 def tabulate_points(points: Sequence[PathPoint]) -> dict[str, list[Any]]:
     """Columns of fairness weights, accuracy and criteria, with errors and intervals."""
-    key = points[0].key
-    columns = {
-        "fairness_weight": [p.fairness_weight for p in points],
-        key: [p.accuracy for p in points],
-        f"{key}_stderr": [p.accuracy_stderr for p in points],
-        f"{key}_low": [p.accuracy_interval[0] for p in points],
-        f"{key}_high": [p.accuracy_interval[1] for p in points],
+    columns: dict[str, list[Any]] = {"fairness_weight": [p.fairness_weight for p in points]}
+    numbers = {
+        points[0].key: [(p.accuracy, p.accuracy_stderr, *p.accuracy_interval) for p in points]
     }
     for name in points[0].measures:
         measures = [p.measure(name) for p in points]
-        columns[name] = [m.value for m in measures]
-        columns[f"{name}_stderr"] = [m.stderr for m in measures]
-        columns[f"{name}_low"] = [m.interval[0] for m in measures]
-        columns[f"{name}_high"] = [m.interval[1] for m in measures]
+        numbers[name] = [(m.value, m.stderr, *m.interval) for m in measures]
+    for name, rows in numbers.items():
+        for k, suffix in enumerate(("", "_stderr", "_low", "_high")):
+            columns[f"{name}{suffix}"] = [row[k] for row in rows]
     return columns
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A point, and the influence of some rows on each of its numbers."""
-
-    point: PathPoint
-    influence: dict[str, Vector]
 
 
 class Gauge:
@@ -368,7 +349,7 @@ class Gauge:
         measured = scores if self.rows is None else scores[self.rows]
         return measured, *self.accuracy.influence(self.y, measured, self.loss_weight)
 
-    def read(self, fairness_weight: float, scores: Vector) -> Reading:
+    def read(self, fairness_weight: float, scores: Vector) -> PathPoint:
         """All measures of some scores."""
         measured, value, moves = self.explain(scores)
         stderr = standard_error(moves, self.loss_weight, self.cluster)
@@ -392,16 +373,10 @@ class Gauge:
             )
             psi = entropies.influence(criterion)
             influence[criterion.name] = _thin(psi, self.groups.weight, self.groups.cluster)
-        point = PathPoint(
-            fairness_weight=fairness_weight,
-            accuracy=value,
-            accuracy_stderr=stderr,
-            accuracy_interval=(value - half, value + half),
-            measures=measures,
-            scores=scores,
-            key=self.accuracy.key,
+        interval = (value - half, value + half)
+        return PathPoint(
+            fairness_weight, value, stderr, interval, measures, scores, self.accuracy.key, influence
         )
-        return Reading(point, influence)
 
     def entropies(self, criteria: list[Criterion], columns: dict[str, Vector]) -> Entropies:
         """Of the groups given columns, as criteria ask for them."""
@@ -421,9 +396,9 @@ def _thin(
     return psi[rows] - psi[rows].mean()
 
 
-def correlation(readings: Sequence[Reading], name: str) -> NDArray[np.float64]:
+def correlation(points: Sequence[PathPoint], name: str) -> NDArray[np.float64]:
     """How the errors of one number at several points move together."""
-    psi = np.array([r.influence[name] for r in readings])
+    psi = np.array([p.influence[name] for p in points])
     size = np.linalg.norm(psi, axis=1)
     psi = psi / np.where(size > 0, size, 1.0)[:, None]
     return psi @ psi.T
@@ -474,6 +449,8 @@ class Place:
         Of each row of positive weight on the accuracy, for standard errors of differences.
     margin : float
         What is added to the unfairness before it is compared with a bound.
+    measures : dict of str → Measure
+        The criterion by attribute; empty between two weights that were tried.
     """
 
     fairness_weight: float
@@ -481,6 +458,7 @@ class Place:
     unfairness: float
     influence: Vector
     margin: float = 0.0
+    measures: dict[str, Measure] = field(default_factory=dict)
 
     @property
     def judged(self) -> float:
@@ -517,30 +495,28 @@ class Curve:
         self._rows, self._one = rows, not limits
         limits = limits or {"": (rows.groups, 1.0)}
         accuracy = self._held_out.handle.accuracy
-        gauges = [Gauge(replace(rows, groups=groups), accuracy, measure_with, None, 0.95)
-                  for groups, _ in limits.values()]  # fmt: skip
-        self._gauge = gauges[0]
-        self._limits = [(name, gauge, limits[name][1])
-                        for name, gauge in zip(limits, gauges, strict=True)]  # fmt: skip
+        self._limits = [
+            (name, Gauge(replace(rows, groups=groups), accuracy, measure_with, None, 0.95), limit)
+            for name, (groups, limit) in limits.items()
+        ]
+        self._gauge = self._limits[0][1]
         self._seen: dict[float, Place] = {}
-        self._measures: dict[float, dict[str, Measure]] = {}
 
     def at(self, fairness_weight: float) -> Place:
         """The candidate at a weight; fitted and measured once."""
         if fairness_weight not in self._seen:
-            gauge = self._gauge
-            s, accuracy, influence = gauge.explain(self._held_out.scores([fairness_weight])[0])
+            scores = self._held_out.scores([fairness_weight])[0]
+            s, accuracy, influence = self._gauge.explain(scores)
             measures, judged = {}, []
-            for name, part, limit in self._limits:
-                measures[name], margin = self._measure(part, s), 0.0
-                value = measures[name]
+            for name, gauge, limit in self._limits:
+                measures[name] = value = self._measure(gauge, s)
+                margin = 0.0
                 if self._level > 0.5:
                     margin = critical(np.ones((1, 1)), self._level, value.n_clusters) * value.stderr
                 judged.append((max(value.value, 0.0) / limit, margin / limit))
-            self._measures[fairness_weight] = measures
             unfairness, margin = max(judged, key=sum)
             self._seen[fairness_weight] = Place(
-                fairness_weight, accuracy, unfairness, influence, margin
+                fairness_weight, accuracy, unfairness, influence, margin, measures
             )
         return self._seen[fairness_weight]
 
@@ -562,10 +538,6 @@ class Curve:
     def refit(self, fairness_weight: float, rows: Sample) -> Any:
         """The candidate at a weight, fitted on other rows: all of them."""
         return self._held_out.handle.fit(fairness_weight, rows)
-
-    def measured(self, fairness_weight: float) -> dict[str, Measure]:
-        """The criterion at a weight that was tried, by attribute."""
-        return self._measures[fairness_weight]
 
     def meet(self, bound: float) -> tuple[Place, bool]:
         """Where the curve meets a bound, and whether it does; the fairest place where not."""

@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -25,7 +26,6 @@ from .._core.arrays import Vector
 from .._core.progress import shown
 from .._core.validation import (
     InputError,
-    check_choice,
     check_index,
     check_nonnegative,
     check_positive_integer,
@@ -41,7 +41,7 @@ from .group_features import GroupFeatures, Slopes
 from .model_files import Saves
 from .penalty import BoundRegularizer, FairnessRegularizer
 from .problem import Problem, RidgeProblem, TrainingRows, prepare_ridge
-from .solver import STARTS, PathSolver, path_tolerance
+from .solver import PathSolver, path_tolerance
 from .source import predicted, read_columns, scanned
 
 # ------------------------------------------------------------------------------------------------
@@ -106,41 +106,26 @@ def refuse_missing_groups(needed: bool) -> None:
         )  # fmt: skip
 
 
+# Comparison and repr stay those of scikit-learn.
+@dataclass(eq=False, repr=False)
 class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
     """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
 
     takes_groups: ClassVar = True  # that were read before, in place of their labels
 
-    def __init__(
-        self,
-        criterion: str = "independence",
-        fairness_weight: float = 1.0,
-        alpha: float = 1e-3,
-        *,
-        classifier: str = "logistic",
-        basis: str = "auto",
-        kappa: float | str = "auto",
-        score_map: str = "auto",
-        group_features: str | None = None,
-        group_alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        start: str = "auto",
-    ):
-        self.criterion = criterion
-        self.fairness_weight = fairness_weight
-        self.alpha = alpha
-        self.classifier = classifier
-        self.basis = basis
-        self.kappa = kappa
-        self.score_map = score_map
-        self.group_features = group_features
-        self.group_alpha = group_alpha
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.start = start
+    criterion: str = "independence"
+    fairness_weight: float = 1.0
+    alpha: float = 1e-3
+    _: KW_ONLY
+    classifier: str = "logistic"
+    basis: str = "auto"
+    kappa: float | str = "auto"
+    score_map: str = "auto"
+    group_features: str | None = None
+    group_alpha: float | str = "auto"
+    fit_intercept: bool = True
+    max_iter: int = 200
+    tol: float = 1e-6
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -238,10 +223,10 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
             )
         self._group_features: GroupFeatures | None = None
         if groups is None:
-            return PathSolver(problem, None, self.start)
+            return PathSolver(problem, None)
         if self.group_features is not None:
             problem = self._add_group_features(problem, rows, groups)
-        return PathSolver(problem, self._bind(rows, groups, columns.get("controls")), self.start)
+        return PathSolver(problem, self._bind(rows, groups, columns.get("controls")))
 
     def _bind(self, rows: TrainingRows, groups: Groups, controls: Any) -> BoundRegularizer | None:
         """The fairness term over the rows; None where nothing can be measured or is asked for."""
@@ -394,7 +379,6 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         for name in ("fairness_weight", "alpha", "tol"):
             check_nonnegative(name, getattr(self, name))
         check_positive_integer("max_iter", self.max_iter)
-        check_choice("start", self.start, STARTS)
         check_kind(self.group_features)
         hint = "0 leaves every group its own slope."
         check_nonnegative("group_alpha", self.group_alpha, hint, auto=True)
@@ -457,10 +441,6 @@ class FairRidge(FairLinear):
     tol : float
         Stop when the gradient of the objective in whitened coordinates, divided by
         1 + fairness_weight, is below this. The objective is in units of R².
-    start : {"auto", "ridge", "shrunk"}
-        Where the search begins: the ridge solution ("auto"), or a fifth of it. It matters for
-        "lspc", whose objective has several minima: the shrunk start can end in lower ones, where
-        its least squares fit is wrong rather than the score fair.
 
     Attributes
     ----------

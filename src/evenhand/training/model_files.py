@@ -3,9 +3,10 @@
     {"format": "evenhand.model", "version": 2, "about": {...}, "model": {...}, "digest": "..."}
 
 An object is its type, its parameters and its fields. `_FIELDS` lists the types and what each field
-must hold; a file that names another type, lacks a field or has one too many is refused, and so is
-one that was changed after it was written. Nothing in it is code, so opening a stranger's file is
-safe, and a person can read it.
+must hold; a file that names another type or lacks a field is refused. So is one that was changed
+after it was written, or whose model would not be written in the same way again: that has a field
+too many, or numbers in another form. Nothing in it is code, so opening a stranger's file is safe,
+and a person can read it.
 """
 
 from __future__ import annotations
@@ -161,14 +162,19 @@ def load(path: Any) -> Any:
             path, f"has version {version!r} of the format; this evenhand reads version {VERSION}"
         )
     try:
-        _check_names(data, ("format", "version", "about", "model", "digest"), "")
+        for name in ("about", "model", "digest"):
+            if name not in data:
+                raise ValueError(f"`{name}` is missing")
         _must(isinstance(data["about"], dict), "about", "be an object", data["about"])
         model = _unpack(data["model"], "model")
         _fits("any", model, "model")
-        _must(data["digest"] == _digest(data), "digest", "fit the content, which was changed after "
-              "it was written", data["digest"])  # fmt: skip
+        again = _digest({**data, "model": _pack(model, "model")})
+        _must(data["digest"] == again, "digest", "fit the content, which was changed after it was "
+              "written", data["digest"])  # fmt: skip
     except (ValueError, TypeError, OverflowError) as error:
         raise _refused(path, f"is damaged: {error}") from error
+    except (LookupError, AttributeError) as error:
+        raise _refused(path, f"is damaged: its fields contradict each other ({error})") from error
     if isinstance(model, TableModel):
         model.about = data["about"]
     return model
@@ -192,7 +198,10 @@ def _refused(path: Path, what: str) -> InputError:
 
 def _digest(data: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in data.items() if name != "digest"}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    # Text that is none, half of a surrogate pair, cannot be encoded and is an error here.
+    text = json.dumps(
+        kept, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
     return sha256(text.encode()).hexdigest()
 
 
@@ -302,13 +311,6 @@ TOTALS = ("deviance", "explained", "total", "actual_to_expected")
 _REFITTED = {"FairPostprocessor": ("estimator",), "Pipeline": ("steps",)}
 
 
-def _is_text(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
 def _is_finite(value: Any) -> bool:
     good = isinstance(value, int | float) and not isinstance(value, bool)
     return good and math.isfinite(value)
@@ -326,7 +328,27 @@ def _is_array(value: Any, kinds: str, ndim: int | None = None) -> bool:
 def _is_label(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_label, value))
-    return _is_text(value) or isinstance(value, bool) or _is_finite(value)
+    return isinstance(value, str | bool) or _is_finite(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_distinct(values: Any, test: Callable[[Any], bool]) -> bool:
+    return isinstance(values, tuple) and all(map(test, values)) and len({*values}) == len(values)
+
+
+def _are_totals(values: Any) -> bool:
+    return isinstance(values, dict) and all(
+        isinstance(of, dict) and tuple(of) == TOTALS and all(map(_is_real, of.values()))
+        for of in values.values()
+    )
+
+
+def _is_base(value: Any) -> bool:
+    good = isinstance(value, tuple) and len(value) == 2
+    return good and _finite_array(1)(value[0]) and _is_finite(value[1])
 
 
 def _one_of(*words: str) -> tuple[str, Callable[[Any], bool]]:
@@ -352,24 +374,12 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "whole": ("be a row of whole numbers", lambda v: _is_array(v, "i", 1)),
     "flags": ("be a row of true and false", lambda v: _is_array(v, "b", 1)),
     "names": ("be a row of texts", lambda v: _is_array(v, "O", 1) and all(map(_is_text, v))),
-    "texts": (
-        "be distinct texts",
-        lambda v: isinstance(v, tuple) and all(map(_is_text, v)) and len(set(v)) == len(v),
-    ),
+    "texts": ("be distinct texts", lambda v: _are_distinct(v, _is_text)),
     "labels": (
         "be two or more distinct labels",
-        lambda v: isinstance(v, tuple) and all(map(_is_label, v)) and len(set(v)) == len(v) > 1,
+        lambda v: _are_distinct(v, _is_label) and len(v) > 1,
     ),
-    "totals": (
-        "be numbers by model",
-        lambda v: (
-            isinstance(v, dict)
-            and all(
-                isinstance(of, dict) and tuple(of) == TOTALS and all(map(_is_real, of.values()))
-                for of in v.values()
-            )
-        ),
-    ),
+    "totals": ("be numbers by model", _are_totals),
     "measures": (
         "be measures by attribute",
         lambda v: isinstance(v, dict) and all(type(of).__name__ == "Measure" for of in v.values()),
@@ -381,12 +391,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "numbers": ("be finite numbers", lambda v: _is_finite(v) or _finite_array(None)(v)),
     "pair": ("be two numbers", lambda v: isinstance(v, tuple) and len(v) == 2),
     "edges": ("be a list", lambda v: isinstance(v, tuple) and len(v) > 0),
-    "base": (
-        "be coefficients and an intercept",
-        lambda v: (
-            isinstance(v, tuple) and len(v) == 2 and _finite_array(1)(v[0]) and _is_finite(v[1])
-        ),
-    ),
+    "base": ("be coefficients and an intercept", _is_base),
 }
 
 
@@ -401,16 +406,6 @@ def _must(good: bool, where: str, expected: str, value: Any) -> None:
     if not good:
         text = f"{value!r}".encode("ascii", "backslashreplace").decode()
         raise ValueError(f"`{where}` must {expected}, got {text[:60]}")
-
-
-def _check_names(data: Any, names: tuple[str, ...], where: str) -> None:
-    _must(isinstance(data, dict), where, "be an object", data)
-    prefix = f"{where}." if where else ""
-    for name in (*names, *data):
-        if name not in data:
-            raise ValueError(f"`{prefix}{name}` is missing")
-        if name not in names:
-            raise ValueError(f"`{prefix}{name}` is not a field of a model")
 
 
 def _fits(kind: str, value: Any, where: str) -> None:
@@ -494,48 +489,30 @@ def _describe(value: Any, where: str) -> Any:
 
 
 def _unpack(data: Any, where: str) -> Any:
-    """The value behind JSON; ValueError where a field is not what it must be."""
+    """The value behind JSON; an error where a field is not what it must be.
+
+    What `_pack` would write in another way is found by `load`, which packs the model again.
+    """
     if not isinstance(data, dict):
         _must(not isinstance(data, list), where, "be a value", data)
         return data
     if "type" in data:
         return _build(data, where)
-    (kind, inside), *more = data.items() or [("", [])]
-    if kind == "float" and not more and inside in ("nan", "inf", "-inf"):
+    if "array" in data:
+        known = ("float64", "float32", "int64", "int32", "uint8", "bool")
+        _must(data["array"] in known, where, "be an array of numbers", data["array"])
+        values = [float(v) if isinstance(v, str) else v for v in data["values"]]
+        return np.array(values, dtype=data["array"]).reshape(data["shape"])
+    ((kind, inside),) = data.items()
+    if kind == "float":
         return float(inside)
-    if kind == "array":
-        return _unpack_array(data, where)
-    if kind == "dict" and not more and isinstance(inside, dict):
+    if kind == "dict":
         return {key: _unpack(item, f"{where}.{key}") for key, item in inside.items()}
-    good = kind in ("tuple", "list", "texts") and not more and isinstance(inside, list)
-    _must(good, where, "be a value, a list or an object with a type", data)
+    _must(kind in ("tuple", "list", "texts"), where, "be a value, a list or an object", data)
     values = [_unpack(item, f"{where}[{k}]") for k, item in enumerate(inside)]
     if kind == "texts":
-        out = np.empty(len(values), dtype=object)
-        out[:] = values
-        return out
+        return np.array([*values, None], dtype=object)[:-1]  # also where all are tuples
     return tuple(values) if kind == "tuple" else values
-
-
-def _unpack_array(data: Mapping[str, Any], where: str) -> NDArray[Any]:
-    _check_names(data, ("array", "shape", "values"), where)
-    dtype, shape, values = data["array"], data["shape"], data["values"]
-    known = ("float64", "float32", "int64", "int32", "uint8", "bool")
-    _must(isinstance(dtype, str) and dtype in known, where, "be an array of numbers", dtype)
-    whole = isinstance(shape, list) and all(_KINDS["count"][1](size) for size in shape)
-    _must(whole and len(shape) <= 3, f"{where}.shape", "be up to three whole numbers", shape)
-    size = math.prod(shape)
-    _must(isinstance(values, list) and len(values) == size, f"{where}.values",
-          f"have {size} entries", values)  # fmt: skip
-    if dtype == "bool":
-        good = all(isinstance(v, bool) for v in values)
-    elif dtype.startswith("float"):
-        good = all(_is_finite(v) or v in ("nan", "inf", "-inf") for v in values)
-    else:
-        good = all(isinstance(v, int) and not isinstance(v, bool) for v in values)
-    _must(good, f"{where}.values", f"be of type {dtype}", values)
-    return np.array([float(v) for v in values] if dtype.startswith("float") else values,
-                    dtype=dtype).reshape(shape)  # fmt: skip
 
 
 def _build(data: dict[str, Any], where: str) -> Any:
@@ -544,50 +521,34 @@ def _build(data: dict[str, Any], where: str) -> Any:
     _must(isinstance(name, str) and name in _FIELDS, f"{where}.type", "be a known type", name)
     make = getattr(import_module(_FIELDS[name][0]), name)
     fields: dict[str, Any] = {}
-    names = ["type"]
-    if issubclass(make, BaseEstimator):
-        names.append("parameters")
     for field, kind, optional, several in _fields(name):
-        place = f"{where}.{field}"
-        if optional and field not in data:
-            continue
-        names.append(field)
         if field not in data:
-            raise ValueError(f"`{place}` is missing")
-        if several:
-            _must(isinstance(data[field], list), place, "be a list", data[field])
-            values = [_unpack(v, f"{place}[{k}]") for k, v in enumerate(data[field])]
-            for k, value in enumerate(values):
-                _fits(kind, value, f"{place}[{k}]")
-            fields[field] = tuple(values)
-        else:
-            fields[field] = _unpack(data[field], place)
-            _fits(kind, fields[field], place)
-    _check_names(data, tuple(names), where)
-    try:
-        model = _make(name, make, data.get("parameters"), fields, f"{where}.parameters")
-        _try(model)
-    except (IndexError, KeyError, AttributeError) as error:
-        raise ValueError(f"the fields of `{where}` contradict each other ({error})") from error
+            if not optional:
+                raise ValueError(f"`{where}.{field}` is missing")
+            # scikit-learn asks whether a model has names of features, and not which.
+            if not field.endswith("_in_"):
+                fields[field] = None
+            continue
+        held = data[field] if several else [data[field]]
+        values = [_unpack(value, f"{where}.{field}") for value in held]
+        for value in values:
+            _fits(kind, value, f"{where}.{field}")
+        fields[field] = tuple(values) if several else values[0]
+    model = _make(name, make, data.get("parameters"), fields, f"{where}.parameters")
+    _try(model)
     return model
 
 
 def _make(name: str, make: Any, parameters: Any, fields: dict[str, Any], where: str) -> Any:
-    if name == "Pipeline":
-        return make(list(zip(fields["names"], fields["parts"], strict=True)))
-    # scikit-learn asks whether a model has names of features, and not which.
-    absent = {field: None for field, _, optional, _ in _fields(name) if optional}
-    absent = {field: None for field in absent if not field.endswith("_in_")}
-    if parameters is None:
+    if not issubclass(make, BaseEstimator):
         model = make.__new__(make)
-        vars(model).update({**absent, **fields})
+        vars(model).update(fields)
         return model
-    refitted = _REFITTED.get(name, ())
-    known = {*make._get_param_names()} - {*refitted}
-    _check_names(parameters, tuple(sorted(known)), where)
     given = {key: _unpack(value, f"{where}.{key}") for key, value in parameters.items()}
-    model = make(**given, **{key: fields.get(f"{key}_") for key in refitted})
-    vars(model).update({**absent, **fields})
+    if name == "Pipeline":
+        return make(list(zip(fields["names"], fields["parts"], strict=True)), **given)
+    model = make(**given, **{key: fields.get(f"{key}_") for key in _REFITTED.get(name, ())})
+    vars(model).update(fields)
     if "_maps" in fields:
         model.bends_, model.transport_ = model._maps.bends, model._maps.transport
     if name == "FairGLM":

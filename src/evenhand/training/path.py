@@ -24,7 +24,6 @@ from .held_out import (
     Gauge,
     Handle,
     PathPoint,
-    Reading,
     correlation,
     critical,
     tabulate_points,
@@ -326,7 +325,6 @@ class FairnessPath(Shown):
     fitted_before: bool = False
     accuracy: Accuracy = R2
     constant_folds: tuple[int, ...] = ()
-    _readings: tuple[Reading, ...] = field(repr=False, default=())
     _gauge: Gauge | None = field(repr=False, default=None)
     _handle: Handle | None = field(repr=False, default=None)
     _rows: Sample | None = field(repr=False, default=None)
@@ -500,9 +498,9 @@ class FairnessPath(Shown):
             u_error = np.array([m.stderr for m in measures])
             error = np.array([p.accuracy_stderr for p in self.points])
             clusters = measures[0].n_clusters
-            u = u + critical(correlation(self._readings, name), level, clusters) * u_error
+            u = u + critical(correlation(self.points, name), level, clusters) * u_error
             u = np.where([m.defined for m in measures], u, 1.0)  # nothing is certain about a 0/0
-            together = correlation(self._readings, self.accuracy.key)
+            together = correlation(self.points, self.accuracy.key)
             apart = critical(together, level, self.n_clusters)
             accuracy = accuracy - apart * error
         return u, accuracy

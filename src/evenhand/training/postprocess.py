@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import copy, deepcopy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,7 @@ def warn_no_effect() -> None:
 BENDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
+@dataclass(eq=False, repr=False)
 class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     """A fair map of the score s₀ of any regressor: s' = Σ_k p_k·m_k(s₀), or the stack on it.
 
@@ -241,50 +243,27 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
 
     takes_groups = True  # that were read before, in place of their labels
 
-    def __init__(
-        self,
-        estimator: Any,
-        criterion: str = "independence",
-        fairness_weight: float = 1.0,
-        *,
-        passthrough: bool = False,
-        group_features: str | None = "posterior",
-        map: str = "auto",
-        alpha: float = 1e-6,
-        passthrough_alpha: float | str = "auto",
-        group_alpha: float | str = "auto",
-        classifier: str = "logistic",
-        basis: str = "auto",
-        kappa: float | str = "auto",
-        score_map: str = "auto",
-        group_classifier: Any = None,
-        cv: Any = 5,
-        ensemble: bool | str = "auto",
-        prefit: bool | str = "auto",
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ):
-        self.estimator = estimator
-        self.criterion = criterion
-        self.fairness_weight = fairness_weight
-        self.passthrough = passthrough
-        self.group_features = group_features
-        self.map = map
-        self.alpha = alpha
-        self.passthrough_alpha = passthrough_alpha
-        self.group_alpha = group_alpha
-        self.classifier = classifier
-        self.basis = basis
-        self.kappa = kappa
-        self.score_map = score_map
-        self.group_classifier = group_classifier
-        self.cv = cv
-        self.ensemble = ensemble
-        self.prefit = prefit
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    estimator: Any
+    criterion: str = "independence"
+    fairness_weight: float = 1.0
+    _: KW_ONLY
+    passthrough: bool = False
+    group_features: str | None = "posterior"
+    map: str = "auto"
+    alpha: float = 1e-6
+    passthrough_alpha: float | str = "auto"
+    group_alpha: float | str = "auto"
+    classifier: str = "logistic"
+    basis: str = "auto"
+    kappa: float | str = "auto"
+    score_map: str = "auto"
+    group_classifier: Any = None
+    cv: Any = 5
+    ensemble: bool | str = "auto"
+    prefit: bool | str = "auto"
+    max_iter: int = 200
+    tol: float = 1e-6
+    random_state: Any = None
 
     def __sklearn_clone__(self) -> FairPostprocessor:
         # A plain clone would forget the fit of a fitted base, which is the point of handing one in.

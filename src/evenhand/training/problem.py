@@ -141,12 +141,6 @@ class Coordinates:
         """v = 0, the plain solution."""
         return np.zeros(1 + self.plain.whitening.shape[1])
 
-    def shrunk(self, factor: float) -> Vector:
-        """v of the plain solution with its coefficients times a factor."""
-        change = (factor - 1.0) * self.plain.theta
-        v = np.linalg.lstsq(self.plain.whitening, change, rcond=None)[0]
-        return np.concatenate([[0.0], v])
-
     def at(self, v: Vector) -> Vector:
         """Parameters at v."""
         return self.theta + self._apply(v)
@@ -412,14 +406,6 @@ class BoundLoss:
         return replace(self, y=y, weight=weight, constant=constant, n=n)
 
 
-@dataclass(frozen=True)
-class _Hessian:
-    center: Vector
-    whitening: Matrix
-    spread: float
-    gradient: Vector
-
-
 @dataclass(frozen=True, kw_only=True)
 class GLMProblem(Coordinates):
     """The deviance of a family, or any other loss.
@@ -547,24 +533,24 @@ class GLMProblem(Coordinates):
                 "does not at these offsets. Hint: link='log' allows any."
             )
         objective = value + float(theta @ penalty @ theta) / scale
-        step, norm, hessian, iteration = np.inf, np.inf, None, 0
+        step, norm, iteration = np.inf, np.inf, 0
         while iteration < NEWTON_ITERATIONS:
             iteration += 1
-            if hessian is None or step > CHORD:
-                hessian = self._hessian(eta, slope)
-                gradient, total = hessian.gradient, weighted_sum(slope)
+            if step > CHORD:
+                center, whitening, spread, gradient = self._hessian(eta, slope)
+                total = weighted_sum(slope)
             else:
                 gradient, total = design.backward_with_sum(slope)
-                gradient = gradient - hessian.center * total
+                gradient = gradient - center * total
             gradient = gradient + 2.0 * (penalty @ theta) / scale
             # Whitened: the objective is ‖v‖² there, so a Newton step is half the gradient.
-            whitened = hessian.whitening.T @ gradient
-            lift = hessian.spread * total if self.fit_intercept else 0.0
+            whitened = whitening.T @ gradient
+            lift = spread * total if self.fit_intercept else 0.0
             norm = float(np.hypot(np.linalg.norm(whitened), lift))
             if norm <= tol:
                 break
-            change = hessian.whitening @ (-0.5 * whitened)
-            up = -0.5 * hessian.spread * lift - float(hessian.center @ change)
+            change = whitening @ (-0.5 * whitened)
+            up = -0.5 * spread * lift - float(center @ change)
             ray = design.forward(change) + up
             t, moved = self._backtrack(eta, ray, theta, change, objective, 0.5 * norm**2)
             if moved is None:
@@ -572,15 +558,11 @@ class GLMProblem(Coordinates):
             objective, slope, eta = moved
             theta, b = theta + t * change, b + t * up
             step = 0.5 * norm if t == 1.0 else np.inf
-        assert hessian is not None
-        level = b + float(hessian.center @ theta)
-        plain = Plain(
-            level, theta, hessian.center, hessian.whitening, hessian.spread, iteration, norm
-        )
-        return replace(self, plain=plain)
+        level = b + float(center @ theta)
+        return replace(self, plain=Plain(level, theta, center, whitening, spread, iteration, norm))
 
-    def _hessian(self, eta: Vector, slope: Vector) -> _Hessian:
-        """Curvature at η, and the gradient of the loss in (X − m)θ from the same pass."""
+    def _hessian(self, eta: Vector, slope: Vector) -> tuple[Vector, Matrix, float, Vector]:
+        """m, T and the spread of `Plain` at η, and the loss's gradient in (X − m)θ."""
         design, scale, n = self.design, self.bound.scale, self.design.total
         rows = self.bound.curvature(eta)
         rows = np.maximum(rows, LEAST_CURVATURE * (weighted_sum(rows) / n))
@@ -591,7 +573,7 @@ class GLMProblem(Coordinates):
             center = np.zeros(design.d)
         whitening = np.sqrt(scale) * whiten(0.5 * mean * gram, self.penalty)
         spread = float(np.sqrt(scale / (0.5 * mean))) if self.fit_intercept else 0.0
-        return _Hessian(center, whitening, spread, cross)
+        return center, whitening, spread, cross
 
     def _backtrack(
         self, eta: Vector, ray: Vector, theta: Vector, change: Vector, objective: float,

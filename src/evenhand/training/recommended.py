@@ -7,7 +7,7 @@ Every candidate of `_candidates` is fitted on folds; the one of highest held-out
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from textwrap import wrap
 from typing import Any
@@ -145,6 +145,7 @@ class Tried:
     behind_stderr: float
 
 
+@dataclass(eq=False, repr=False)
 class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstimator):
     """The recommended fair model: features, map and strength chosen on inner folds.
 
@@ -253,34 +254,19 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     True
     """
 
-    def __init__(
-        self,
-        criterion: str = "independence",
-        *,
-        max_unfairness: float | dict[str, float] | None = None,
-        fairness_weight: float | None = None,
-        attribute: str = "blind",
-        certify: bool = False,
-        loss: Any = None,
-        alpha: float = 1e-3,
-        cv: Any = 5,
-        measure_with: Any = "auto",
-        on_unreachable: str = "raise",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ):
-        self.criterion = criterion
-        self.max_unfairness = max_unfairness
-        self.fairness_weight = fairness_weight
-        self.attribute = attribute
-        self.certify = certify
-        self.loss = loss
-        self.alpha = alpha
-        self.cv = cv
-        self.measure_with = measure_with
-        self.on_unreachable = on_unreachable
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    criterion: str = "independence"
+    _: KW_ONLY
+    max_unfairness: float | dict[str, float] | None = None
+    fairness_weight: float | None = None
+    attribute: str = "blind"
+    certify: bool = False
+    loss: Any = None
+    alpha: float = 1e-3
+    cv: Any = 5
+    measure_with: Any = "auto"
+    on_unreachable: str = "raise"
+    n_jobs: int | None = None
+    random_state: Any = None
 
     @property
     def accuracy(self) -> Accuracy:
@@ -330,14 +316,13 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             frequency, X=X, y=y, sensitive_features=sensitive_features,
             sample_weight=sample_weight, cluster=cluster,
         )  # fmt: skip
-        search = self._prepare(X, y, sensitive_features, sample_weight, cluster)
-        return self._choose(search)
+        return self._choose(*self._prepare(X, y, sensitive_features, sample_weight, cluster))
 
     def _prepare(
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any = None,
         cluster: Any = None,
-    ) -> _Search:  # fmt: skip
-        """All that does not depend on the bound or the weight asked for."""
+    ) -> tuple[Sample, list[Curve]]:  # fmt: skip
+        """All rows, and the curves of the candidates; no curves where nobody asks for fairness."""
         criterion = self._check_parameters()
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
@@ -358,11 +343,11 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
                     hint="pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV "
                     "first call sklearn.set_config(enable_metadata_routing=True).",
                 )  # fmt: skip
-            return _Search(rows, [])
+            return rows, []
         check_varies(y)
         groups, weight = rows.groups, rows.weight
         check_effective_size(groups if weight is None else groups.take(np.flatnonzero(weight)))
-        return _Search(rows, self._curves(rows, criterion))
+        return rows, self._curves(rows, criterion)
 
     def _curves(self, rows: Sample, criterion: Criterion) -> list[Curve]:
         """The candidates, on all rows or on some where those are many."""
@@ -409,9 +394,9 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         assert limit is not None
         return 1.0 if isinstance(limit, dict) else float(limit)
 
-    def _choose(self, search: _Search) -> FairRegressor:
+    def _choose(self, rows: Sample, curves: list[Curve]) -> FairRegressor:
         """Choose for what is asked, and fit the choice on all rows."""
-        if not search.curves:
+        if not curves:
             model = LEAGUES["blind"][0].build(self.criterion, self.alpha, self.loss, None)
             model.set_params(fairness_weight=0.0)
             self.choice_, self.fairness_weight_ = "linear", 0.0
@@ -420,18 +405,16 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             self.measure_: Measure | None = None
             self.measures_: dict[str, Measure] = {}
             self.r2_ = self.unfairness_ = self.unfairness_bound_ = self.unseen_ = float("nan")
-            self.estimator_ = model.fit(
-                search.rows.others["X"], search.rows.target, sample_weight=search.rows.weight
-            )
+            self.estimator_ = model.fit(rows.others["X"], rows.target, sample_weight=rows.weight)
             return self
-        with progress(len(search.curves), "candidates") as advance:
+        with progress(len(curves), "candidates") as advance:
             if self.max_unfairness is None:
                 asked = 1.0 if self.fairness_weight is None else float(self.fairness_weight)
-                places = [(curve.at(asked), True) for curve in search.curves]
+                places = [(curve.at(asked), True) for curve in curves]
                 gain = [place.accuracy - asked * place.unfairness for place, _ in places]
             else:
                 places = []
-                for curve in search.curves:
+                for curve in curves:
                     places.append(curve.meet(self._bound))
                     advance()
                 gain = [
@@ -439,7 +422,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
                     for place, reached in places
                 ]
         best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
-        curve, (place, reached) = search.curves[best], places[best]
+        curve, (place, reached) = curves[best], places[best]
         if self.max_unfairness is not None:
             place = curve.best_within(self._bound)
             if not reached:
@@ -448,13 +431,13 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         self.fairness_weight_ = place.fairness_weight
         self.r2_, self.unfairness_ = place.accuracy, place.unfairness
         self.unfairness_bound_ = place.judged
-        self.measures_ = curve.measured(place.fairness_weight)
+        self.measures_ = place.measures
         limits = self.max_unfairness if isinstance(self.max_unfairness, dict) else {"": 1.0}
         worst = max(limits, key=lambda name: self.measures_[name].value / limits[name])
         self.measure_ = self.measures_[worst]
-        self.tried_ = _table(search.curves, places, gain, best)
+        self.tried_ = _table(curves, places, gain, best)
         self.explanation_ = self._explain(curve.candidate)
-        self.estimator_ = curve.refit(place.fairness_weight, search.rows)
+        self.estimator_ = curve.refit(place.fairness_weight, rows)
         self.unseen_, error = curve.unseen(self.estimator_)
         if self.unseen_ > 3.0 * error:
             self.explanation_ += (
@@ -565,14 +548,6 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
                 f"`on_unreachable` must be 'raise' or 'best', got {self.on_unreachable!r}."
             )
         return criterion
-
-
-@dataclass(frozen=True)
-class _Search:
-    """All rows, and the curves of the candidates; no curves where nobody asks for fairness."""
-
-    rows: Sample
-    curves: list[Curve]
 
 
 def _attribute(groups: Groups, place: int, count: int) -> Groups:

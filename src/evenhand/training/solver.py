@@ -238,9 +238,6 @@ HESSIAN_ROWS = 4_000
 CURVED_TOL = 1e-5
 PILOT_ITERATIONS = 50
 PILOT_TOL = 1e-4
-STARTS = ("auto", "ridge", "shrunk")
-# Share of the plain solution that a shrunk start keeps.
-SHRUNK = 0.2
 # Beyond this fairness weight a fit starts from that at a weight smaller by a factor.
 LEAP = 10.0
 LARGE_STEP = 4.0
@@ -305,7 +302,6 @@ class PathSolver:
 
     problem: Problem
     bound: BoundRegularizer | None
-    start: str = "auto"
     solved: dict[float, tuple[Vector, float]] = field(default_factory=dict)
     memories: dict[float, Memory] = field(default_factory=dict)
     show: Callable[[str], None] | None = None
@@ -378,10 +374,7 @@ class PathSolver:
         curvature learned there is kept; the stopping test is on all rows.
         """
         problem, bound = self.problem, self.bound
-        start = problem.origin
-        if self.start == "shrunk":
-            start = problem.shrunk(SHRUNK)
-        rows = pilot_rows(problem.design)
+        start, rows = problem.origin, pilot_rows(problem.design)
         if rows is None or bound is None:
             return start
         if bound.groups.take(rows).counts.min() < MIN_PILOT_GROUP:
