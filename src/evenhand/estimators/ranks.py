@@ -25,6 +25,8 @@ CELL_ROWS = 10
 MAX_CELLS = 2000
 BLOCK_ROWS = 50
 MAX_BLOCKS = 64
+# A conditional rank is read off a histogram of the standardized residual on ±_RANGE.
+_BINS, _RANGE = 4096, 8.0
 # Beyond this many rows ranks are interpolated between this many quantiles.
 EXACT_RANK_ROWS = 100_000
 RANK_EDGES = 4096
@@ -202,27 +204,33 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     interpolated block means of what it leaves. None when nothing is left of t. Where rows come in
     units that share z, blocks are as many times wider.
     """
-    from ..kernels import ranks as kernels
-
-    z, t = given.normal, target.normal
-    block, n_blocks = given.slices(
-        int(min(max(given.n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS))
-    )
-    powers = np.zeros(11)
-    kernels.power_sums(z, t, powers)
-    gram, right = powers[np.add.outer(np.arange(4), np.arange(4))], powers[7:]
+    z, t, n = given.normal, target.normal, given.n
+    block, n_blocks = given.slices(int(min(max(n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS)))
+    square, cube = z * z, z * z * z
+    powers = (n, z.sum(), z @ z, z @ square, square @ square, square @ cube, cube @ cube)
+    gram = np.array(powers)[np.add.outer(np.arange(4), np.arange(4))]
+    right = np.array([t.sum(), t @ z, t @ square, t @ cube])
     # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
     beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
-    sums = kernels.block_sums(z, t, beta, block, n_blocks)
-    counts = sums[:, 0]
-    center, level = sums[:, 1] / counts, sums[:, 2] / counts
-    residual, squares = kernels.detrend(z, t, beta, block, center, *_lines(center, level))
-    overall = np.sqrt(squares.sum() / given.n)
+    residual = t - (beta[0] + z * (beta[1] + z * (beta[2] + z * beta[3])))
+    counts = np.bincount(block, minlength=n_blocks)
+    center, mean = sums(block, z, n_blocks) / counts, sums(block, residual, n_blocks) / counts
+    # Entry j of a line runs between the centers of blocks j − 1 and j, flat at the ends.
+    line = block + (z >= center[block])
+    level, slope = _lines(center, mean)
+    residual -= level[line] + slope[line] * z
+    squares = sums(block, residual * residual, n_blocks)
+    overall = np.sqrt(squares.sum() / n)
     if overall < 1e-6:
         return None
     # A block with a single value of t has no spread of its own.
-    precision = 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall)
-    return kernels.conditional_rank(z, residual, block, center, *_lines(center, precision))
+    level, slope = _lines(center, 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall))
+    residual *= level[line] + slope[line] * z
+    # Read off a histogram.
+    place = np.clip((residual + _RANGE) * (_BINS / (2.0 * _RANGE)), 0.0, _BINS - 1e-6)
+    own = place.astype(np.intp)
+    share = np.bincount(own, minlength=_BINS) / n
+    return (np.cumsum(share) - share)[own] + (place - own) * share[own]
 
 
 def _lines(x: Array, y: Array) -> tuple[Array, Array]:
@@ -546,7 +554,7 @@ def renumber(key: Index, size: int) -> tuple[Index, Index]:
     return number[key], used
 
 
-def sums(index: Index, weight: Array, size: int) -> Array:
+def sums(index: NDArray[np.integer], weight: Array, size: int) -> Array:
     """Σ weight by index."""
     return np.bincount(index, weight, size).astype(np.float64, copy=False)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,10 +256,8 @@ def neighbor_counts(
     points = np.column_stack(columns if len(columns) == 2 else [*columns, np.zeros(len(codes))])
     masses = None if weight is None else np.column_stack([weight, np.square(weight)])
     counts, mass = _count(points, codes, n_neighbors, masses)
-    if masses is not None:
-        mass -= np.column_stack([masses, masses])
+    near = None if masses is None else mass - np.column_stack([masses, masses])
     own, own_below, pooled, pooled_below = counts.T
-    near = None if masses is None else mass
     return NeighborCounts(own, own_below, pooled, pooled_below, near)
 
 
@@ -276,32 +274,29 @@ def _run(kernel: Any, calls: Iterable[tuple[Any, ...]]) -> None:
             job.result()
 
 
-@dataclass(frozen=True)
-class _Tree:
+class _Tree(NamedTuple):
+    """A k-d tree of rows low:high as kernels read it; they fill the last two, by node."""
+
     points: Array
     rows: NDArray[np.int64]
     low: int
     high: int
-    depth: int
     spans: NDArray[np.int64]
     boxes: Array
 
+    @classmethod
+    def make(cls, points: Array, rows: NDArray[np.int64], low: int, high: int, leaf: int) -> _Tree:
+        nodes = 2 ** (max(int(np.ceil(np.log2((high - low) / leaf))), 0) + 1) - 1
+        return cls(points, rows, low, high, np.empty((nodes, 2), np.int64), np.empty((nodes, 4)))
+
     @property
     def arrays(self) -> tuple[Any, ...]:
-        return self.points, self.rows, self.spans, self.boxes, 2**self.depth - 1
+        return self.points, self.rows, self.spans, self.boxes, len(self.spans) // 2
 
     def chunks(self, leaf_size: int) -> Iterable[tuple[int, int]]:
-        first, step = 2**self.depth - 1, max(_CHUNK // leaf_size, 1)
-        for begin in range(first, 2 * first + 1, step):
-            yield begin, min(begin + step, 2 * first + 1)
-
-
-def _new_tree(points: Array, rows: NDArray[np.int64], low: int, high: int, leaf: int) -> _Tree:
-    depth = max(int(np.ceil(np.log2((high - low) / leaf))), 0)
-    nodes = 2 ** (depth + 1) - 1
-    return _Tree(
-        points, rows, low, high, depth, np.empty((nodes, 2), np.int64), np.empty((nodes, 4))
-    )
+        nodes, step = len(self.spans), max(_CHUNK // leaf_size, 1)
+        for begin in range(nodes // 2, nodes, step):
+            yield begin, min(begin + step, nodes)
 
 
 def _count(
@@ -313,15 +308,12 @@ def _count(
     n, leaf = len(points), kernels.LEAF_SIZE
     rows = np.argsort(codes, kind="stable").astype(np.int64)
     starts = np.append(0, np.cumsum(np.bincount(codes))).tolist()
-    pooled = _new_tree(points, np.arange(n), 0, n, leaf)
+    pooled = _Tree.make(points, np.arange(n), 0, n, leaf)
     own_points = points[rows]
     # A row alone in its group has no neighbor, and keeps the radius that marks it.
     bounds = [(low, high) for low, high in pairwise(starts) if high > low + 1]
-    own = [_new_tree(own_points, rows, low, high, leaf) for low, high in bounds]
-    trees = (pooled, *own)
-    _run(kernels.build_tree, [
-        (t.points, t.rows, t.low, t.high, t.depth, t.spans, t.boxes) for t in trees
-    ])  # fmt: skip
+    own = [_Tree.make(own_points, rows, low, high, leaf) for low, high in bounds]
+    _run(kernels.build_tree, [pooled, *own])
     radius, counts, mass = np.full(n, -1.0), np.zeros((n, 4), dtype=np.int64), np.zeros((2, n, 2))
     prefixes = [_running_sums(masses, t.rows) for t in (pooled, own[0] if own else pooled)]
     _run(kernels.nearest_plane, [

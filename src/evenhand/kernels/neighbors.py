@@ -31,27 +31,18 @@ def _select(points, rows, low, high, middle, axis):
     """Hoare's selection: positions low:middle hold values no larger than middle:high on `axis`."""
     last = high - 1
     while low < last:
-        a = points[low, axis]
-        b = points[(low + last) // 2, axis]
-        c = points[last, axis]
+        a, b, c = points[low, axis], points[(low + last) // 2, axis], points[last, axis]
         pivot = max(min(a, b), min(max(a, b), c))
-        i = low
-        j = last
+        i, j = low, last
         while i <= j:
             while points[i, axis] < pivot:
                 i += 1
             while points[j, axis] > pivot:
                 j -= 1
             if i <= j:
-                u = points[i, 0]
-                v = points[i, 1]
-                points[i, 0] = points[j, 0]
-                points[i, 1] = points[j, 1]
-                points[j, 0] = u
-                points[j, 1] = v
-                r = rows[i]
-                rows[i] = rows[j]
-                rows[j] = r
+                points[i, 0], points[j, 0] = points[j, 0], points[i, 0]
+                points[i, 1], points[j, 1] = points[j, 1], points[i, 1]
+                rows[i], rows[j] = rows[j], rows[i]
                 i += 1
                 j -= 1
         if middle <= j:
@@ -63,43 +54,27 @@ def _select(points, rows, low, high, middle, axis):
 
 
 @jit
-def build_tree(points, rows, low, high, depth, spans, boxes):
-    """Order points[low:high] (and `rows` with them) into a balanced tree of 2^depth leaves.
+def build_tree(points, rows, low, high, spans, boxes):
+    """Order points[low:high] (and `rows` with them) into a balanced tree.
 
     Node j has children 2j + 1 and 2j + 2. `spans` (nodes, 2) gets each node's positions and `boxes`
     (nodes, 4) the least x, greatest x, least y and greatest y of its points.
     """
-    n_nodes = 2 ** (depth + 1) - 1
-    first_leaf = 2**depth - 1
-    spans[0, 0] = low
-    spans[0, 1] = high
-    for j in range(n_nodes):
-        a = spans[j, 0]
-        b = spans[j, 1]
-        x0 = np.inf
-        x1 = -np.inf
-        y0 = np.inf
-        y1 = -np.inf
+    spans[0, 0], spans[0, 1] = low, high
+    for j in range(len(spans)):
+        a, b = spans[j, 0], spans[j, 1]
+        x0, x1, y0, y1 = np.inf, -np.inf, np.inf, -np.inf
         for t in range(a, b):
-            x0 = min(x0, points[t, 0])
-            x1 = max(x1, points[t, 0])
-            y0 = min(y0, points[t, 1])
-            y1 = max(y1, points[t, 1])
-        boxes[j, 0] = x0
-        boxes[j, 1] = x1
-        boxes[j, 2] = y0
-        boxes[j, 3] = y1
-        if j < first_leaf:
+            x, y = points[t, 0], points[t, 1]
+            x0, x1 = min(x0, x), max(x1, x)
+            y0, y1 = min(y0, y), max(y1, y)
+        boxes[j, 0], boxes[j, 1], boxes[j, 2], boxes[j, 3] = x0, x1, y0, y1
+        if 2 * j + 1 < len(spans):
             middle = (a + b) // 2
-            if x1 - x0 >= y1 - y0:
-                if x1 > x0:
-                    _select(points, rows, a, b, middle, 0)
-            else:
-                _select(points, rows, a, b, middle, 1)
-            spans[2 * j + 1, 0] = a
-            spans[2 * j + 1, 1] = middle
-            spans[2 * j + 2, 0] = middle
-            spans[2 * j + 2, 1] = b
+            if max(x1 - x0, y1 - y0) > 0.0:
+                _select(points, rows, a, b, middle, 0 if x1 - x0 >= y1 - y0 else 1)
+            spans[2 * j + 1, 0], spans[2 * j + 1, 1] = a, middle
+            spans[2 * j + 2, 0], spans[2 * j + 2, 1] = middle, b
 
 
 @jit
@@ -132,8 +107,7 @@ def _nearest_below(tree, top, x, y, nearest, stack):
     """Offer the points below node `top` to `nearest`, the sorted distances found so far."""
     points, _, spans, boxes, first_leaf = tree
     last = len(nearest) - 1
-    stack[0] = top
-    height = 1
+    stack[0], height = top, 1
     while height:
         height -= 1
         j = stack[height]
@@ -151,12 +125,10 @@ def _nearest_below(tree, top, x, y, nearest, stack):
                 if distance < nearest[last]:
                     _insert(nearest, distance)
         else:
-            near = 2 * j + 1
-            far = 2 * j + 2
+            near, far = 2 * j + 1, 2 * j + 2
             if _gap(boxes, far, x, y) < _gap(boxes, near, x, y):
                 near, far = far, near
-            stack[height] = far
-            stack[height + 1] = near
+            stack[height], stack[height + 1] = far, near
             height += 2
 
 
@@ -168,10 +140,8 @@ def _count_below(tree, top, x, y, most, below, prefix, stack, sums):
     their totals at distance ≤ most are added to `sums`.
     """
     points, _, spans, boxes, first_leaf = tree
-    n_most = 0
-    n_below = 0
-    stack[0] = top
-    height = 1
+    n_most = n_below = 0
+    stack[0], height = top, 1
     while height:
         height -= 1
         j = stack[height]
@@ -190,8 +160,7 @@ def _count_below(tree, top, x, y, most, below, prefix, stack, sums):
                 if distance <= most:
                     _add_sums(prefix, t, t + 1, sums)
         else:
-            stack[height] = 2 * j + 1
-            stack[height + 1] = 2 * j + 2
+            stack[height], stack[height + 1] = 2 * j + 1, 2 * j + 2
             height += 2
     return n_most, n_below
 
@@ -206,10 +175,8 @@ def _add_sums(prefix, start, stop, sums):
 @jit
 def _count_from(tree, leaf, x, y, most, below, prefix, stack, sums):
     """`_count_below` of the whole tree, from a leaf near (x, y) upward."""
-    n_most = 0
-    n_below = 0
-    j = leaf
-    at = leaf
+    n_most = n_below = 0
+    j = at = leaf
     while True:
         if at == leaf or _gap(tree[3], at, x, y) <= most:
             more = _count_below(tree, at, x, y, most, below, prefix, stack, sums)
@@ -233,14 +200,11 @@ def nearest_plane(tree, begin, end, k, radius, counts, prefix, mass):
     stack = np.empty(128, np.int64)
     for leaf in range(begin, end):
         for t in range(spans[leaf, 0], spans[leaf, 1]):
-            x = points[t, 0]
-            y = points[t, 1]
-            row = rows[t]
+            x, y, row = points[t, 0], points[t, 1], rows[t]
             if t > spans[begin, 0] and x == points[t - 1, 0] and y == points[t - 1, 1]:
-                radius[row] = radius[rows[t - 1]]
-                counts[row, 0] = counts[rows[t - 1], 0]
-                counts[row, 1] = counts[rows[t - 1], 1]
-                mass[row] = mass[rows[t - 1]]
+                other = rows[t - 1]
+                radius[row], mass[row] = radius[other], mass[other]
+                counts[row, 0], counts[row, 1] = counts[other, 0], counts[other, 1]
                 continue
             nearest[:] = np.inf
             for u in range(spans[leaf, 0], spans[leaf, 1]):
@@ -266,11 +230,9 @@ def nearest_plane(tree, begin, end, k, radius, counts, prefix, mass):
                 n_most, n_below = _count_from(
                     tree, leaf, x, y, rho + slack, below, prefix, stack, mass[row]
                 )
-                counts[row, 0] = n_most - 1
-                counts[row, 1] = n_below - 1
+                counts[row, 0], counts[row, 1] = n_most - 1, n_below - 1
             else:
-                counts[row, 0] = k
-                counts[row, 1] = k - 1
+                counts[row, 0], counts[row, 1] = k, k - 1
 
 
 @jit
@@ -280,17 +242,14 @@ def count_plane(tree, begin, end, radius, counts, prefix, mass):
     stack = np.empty(128, np.int64)
     for leaf in range(begin, end):
         for t in range(spans[leaf, 0], spans[leaf, 1]):
-            x = points[t, 0]
-            y = points[t, 1]
-            row = rows[t]
+            x, y, row = points[t, 0], points[t, 1], rows[t]
             rho = radius[row]
             if rho < 0.0:
                 continue
             if t > spans[begin, 0]:
                 other = rows[t - 1]
                 if x == points[t - 1, 0] and y == points[t - 1, 1] and rho == radius[other]:
-                    counts[row, 2] = counts[other, 2]
-                    counts[row, 3] = counts[other, 3]
+                    counts[row, 2], counts[row, 3] = counts[other, 2], counts[other, 3]
                     mass[row] = mass[other]
                     continue
             slack = _TOLERANCE * (max(abs(x), abs(y)) + rho)
@@ -298,5 +257,4 @@ def count_plane(tree, begin, end, radius, counts, prefix, mass):
             n_most, n_below = _count_from(
                 tree, leaf, x, y, rho + slack, below, prefix, stack, mass[row]
             )
-            counts[row, 2] = n_most - 1
-            counts[row, 3] = n_below - 1
+            counts[row, 2], counts[row, 3] = n_most - 1, n_below - 1

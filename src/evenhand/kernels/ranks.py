@@ -1,4 +1,4 @@
-"""Row loops of ranks: levels, slots between quantiles, ranks given another variable."""
+"""Row loops of ranks: levels, and slots between quantiles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import math
 
 import numpy as np
 
-from .primitives import accumulate, add_into, jit, monomials, piece
-
-# The conditional rank is read off a histogram of the standardized residual on ±RANGE.
-BINS = 4096
-RANGE = 8.0
+from .primitives import jit, piece
 
 
 def mid_rank_levels(values, order, weight, target, atom):
@@ -153,86 +149,3 @@ def _fill_ranks(values, slot, table, rank, score):
             share = 0.5
         rank[i] = table[k, 2] + share * table[k, 3]
         score[i] = table[k, 4] + share * table[k, 5]
-
-
-_SEVEN, _FOUR = (0.0,) * 7, (0.0,) * 4
-
-
-@jit
-def power_sums(z, t, out):
-    """Add Σ zᵏ for k ≤ 6 and Σ t·zᵏ for k ≤ 3 to `out`: all that a cubic regression needs."""
-    plain, with_t = _SEVEN, _FOUR
-    for i in range(len(z)):
-        m = monomials(z[i], None, _SEVEN)
-        plain, with_t = accumulate(plain, 1.0, m), accumulate(with_t, t[i], m)
-    add_into(plain, out, 0)
-    add_into(with_t, out, 7)
-
-
-def block_sums(z, t, beta, block, n_blocks):
-    """Count, Σ z and Σ (t − cubic) by block."""
-    sums = np.zeros((n_blocks, 3))
-    _add_blocks(z, t, beta, block, sums)
-    return sums
-
-
-@jit
-def _add_blocks(z, t, beta, block, sums):
-    for i in range(z.shape[0]):
-        x = z[i]
-        b = block[i]
-        sums[b, 0] += 1.0
-        sums[b, 1] += x
-        sums[b, 2] += t[i] - (beta[0] + x * (beta[1] + x * (beta[2] + x * beta[3])))
-
-
-def detrend(z, t, beta, block, center, level, slope):
-    """t − cubic − interpolated block means, and its squares by block.
-
-    Entry j of `level` and `slope` is the line between block centers j − 1 and j, flat at the ends.
-    """
-    residual, squares = np.empty(len(z)), np.zeros(len(center))
-    _fill_residuals(z, t, beta, block, center, level, slope, residual, squares)
-    return residual, squares
-
-
-@jit
-def _fill_residuals(z, t, beta, block, center, level, slope, residual, squares):
-    for i in range(z.shape[0]):
-        x = z[i]
-        b = block[i]
-        j = b + 1 if x >= center[b] else b
-        r = t[i] - (beta[0] + x * (beta[1] + x * (beta[2] + x * beta[3])))
-        r -= level[j] + slope[j] * x
-        residual[i] = r
-        squares[b] += r * r
-
-
-def conditional_rank(z, residual, block, center, level, slope):
-    """Distribution function of the residual times its interpolated precision, in place."""
-    counts = np.zeros(BINS + 1)
-    _fill_bins(z, residual, block, center, level, slope, counts)
-    counts /= len(z)
-    _read_bins(residual, counts, np.concatenate([[0.0], np.cumsum(counts)]))
-    return residual
-
-
-@jit
-def _fill_bins(z, residual, block, center, level, slope, counts):
-    scale = BINS / (2.0 * RANGE)
-    for i in range(z.shape[0]):
-        x = z[i]
-        b = block[i]
-        j = b + 1 if x >= center[b] else b
-        e = (residual[i] * (level[j] + slope[j] * x) + RANGE) * scale
-        e = e if e > 0.0 else 0.0
-        e = e if e < BINS - 1e-6 else BINS - 1e-6
-        residual[i] = e
-        counts[np.int64(e)] += 1.0
-
-
-@jit
-def _read_bins(residual, counts, below):
-    for i in range(residual.shape[0]):
-        b = np.int64(residual[i])
-        residual[i] = below[b] + (residual[i] - b) * counts[b]
