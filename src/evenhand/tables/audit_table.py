@@ -398,7 +398,7 @@ def _edges(
         if argument in columns.numbers
     ]
     if found.slope:
-        spans[0] = opened.ends(columns, found)
+        spans[0] = opened.ends(columns, found, facts)
     if not all(math.isfinite(end) for span in spans for end in span):
         raise InputError("table", "while it was read: an extreme is not finite", verb="changed")
     return found.spanning(*spans)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path, PurePath
@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from narwhals.stable.v2 import Implementation
 
 from .._core.validation import InputError, frame_columns, name_others
 from ..auditing.audits import audit
@@ -29,11 +28,6 @@ from .readers import NULLS, TableError
 ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
 # Before the address of a database that Ibis connects to.
 ADDRESS = "ibis:"
-_NAMES = {
-    Implementation.DUCKDB: "duckdb", Implementation.POLARS: "polars", Implementation.IBIS: "ibis",
-    Implementation.PYSPARK: "spark", Implementation.PYSPARK_CONNECT: "spark",
-    Implementation.DASK: "dask",
-}  # fmt: skip
 # Of columns whose files differ.
 _TYPES: dict[str, Any] = {"double": nw.Float64, "integer": nw.Int64, "text": nw.String}
 # Databases that are one file.
@@ -134,11 +128,10 @@ def _open(table: Any, columns: Columns, engine: str | None) -> Any:
 def _open_frame(table: Any, engine: str | None) -> Any:
     frame = nw.from_native(table, pass_through=True)
     if isinstance(frame, nw.LazyFrame) and not frame.implementation.is_polars():
-        own = _NAMES.get(frame.implementation, str(frame.implementation))
+        opened = Engine(frame)
+        own = opened.name.lower()
         _must_be(engine, own, f"a table of {own}")
-        if own == "ibis":
-            return _open_ibis(table)
-        return Engine(frame)
+        return _open_ibis(table) if own == "ibis" else opened
     scanned = _is_dataset(table)
     if not (scanned or isinstance(frame, nw.DataFrame | nw.LazyFrame | Mapping)):
         raise InputError(
@@ -176,24 +169,22 @@ def _is_paths(table: Any) -> bool:
 
 
 def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Engine:
-    readers = {"duckdb": _DuckDBFiles, "polars": _PolarsFiles, "spark": _SparkFiles}
     if engine is None:
         engine = "duckdb" if find_spec("duckdb") or not find_spec("polars") else "polars"
-    if engine not in readers:
+    if engine not in _READERS:
         raise InputError("engine", f"be duckdb, polars or spark for files, got {engine!r}")
+    name, read = _READERS[engine]
     files = look_at(paths, columns, cased=engine == "polars")
-    reader: Any = readers[engine]()
     try:
-        if files.kind == "parquet":
-            parts = reader.parquet(files, columns)
-            return Engine(parts[0] if len(parts) == 1 else _joined(parts, files, columns))
-        csv = [_typed(nw.from_native(reader.csv(b)), b, columns) for b in files.batches]
-        return Engine(csv[0] if len(csv) == 1 else nw.concat(csv), as_written=True)
-    except TableError:
+        parts = [nw.from_native(part) for part in read(files, columns)]
+        if files.kind == "csv":
+            typed = [_typed(*part, columns) for part in zip(parts, files.batches, strict=True)]
+            return Engine(nw.concat(typed), as_written=True)
+        return Engine(parts[0] if len(parts) == 1 else _joined(parts, files, columns))
+    except (TableError, ModuleNotFoundError):
         raise
     except Exception as error:  # every engine has its own kinds
-        said = f"be read by {reader.name}: {in_short(error)}"
-        raise EngineError("table", said, verb="cannot") from error
+        raise EngineError(name, in_short(error)) from error
 
 
 def _joined(parts: list[Any], files: Files, columns: Columns) -> Any:
@@ -204,7 +195,7 @@ def _joined(parts: list[Any], files: Files, columns: Columns) -> Any:
             (nw.lit(None) if name in batch.missing else nw.col(name)).cast(_TYPES[kind]).alias(name)
             for name, kind in files.types.items()
         ]
-        alike.append(nw.from_native(part).with_columns(*casts).select(*columns.names))
+        alike.append(part.with_columns(*casts).select(*columns.names))
     return nw.concat(alike)
 
 
@@ -261,32 +252,25 @@ def _open_database(address: str) -> Engine:
     try:
         return Engine(nw.from_native(_connect(path).sql(f"SELECT * FROM {'.'.join(parts)}")))
     except duckdb.Error as error:
-        said = f"be read by DuckDB: {in_short(error)}"
-        raise EngineError("table", said, verb="cannot") from error
+        raise EngineError("DuckDB", in_short(error)) from error
 
 
-class _DuckDBFiles:
-    """Files through a database in memory."""
-
-    name = "DuckDB"
-
-    def __init__(self) -> None:
-        self._connection = _connect()
-
-    def parquet(self, files: Files, columns: Columns) -> list[Any]:
-        """One table, with the columns matched by name."""
-        options = "union_by_name = true, hive_partitioning = false"
-        if files.folders:
-            options = "union_by_name = true, hive_partitioning = true, hive_types_autocast = false"
-        query = f"SELECT * FROM read_parquet({_list(files.files)}, {options})"
-        return [nw.from_native(self._connection.sql(query))]
-
-    def csv(self, batch: Batch) -> Any:
-        """All columns as text."""
-        return self._connection.sql(
+def _read_in_duckdb(files: Files, columns: Columns) -> list[Any]:
+    """Parquet as one table, with the columns matched by name; CSV with all columns as text."""
+    connection = _connect()
+    if files.kind == "parquet":
+        folders = str(bool(files.folders)).lower()
+        return [connection.sql(
+            f"SELECT * FROM read_parquet({_list(files.files)}, union_by_name = true, "
+            f"hive_partitioning = {folders}, hive_types_autocast = false)"
+        )]  # fmt: skip
+    return [
+        connection.sql(
             f"SELECT * FROM read_csv({_list(batch.files)}, header = true, all_varchar = true, "
             f"delim = {_text(batch.separator)}, skip = {batch.skip})"
         )
+        for batch in files.batches
+    ]
 
 
 def _open_in_duckdb(table: Any, frame: Any) -> Engine:
@@ -318,78 +302,58 @@ def _text(value: str) -> str:
 # Polars and Spark: files as lazy frames.
 
 
-class _PolarsFiles:
-    """Files as lazy frames."""
-
-    name = "Polars"
-
-    def __init__(self) -> None:
-        try:
-            import polars as pl
-        except ModuleNotFoundError:
-            raise _needed("Polars") from None
-        self._pl = pl
-
-    def parquet(self, files: Files, columns: Columns) -> list[Any]:
-        """The columns that are wanted, as the first file of each batch has them."""
-        return [nw.from_native(self._batch(b, files, columns)) for b in files.batches]
-
-    def _batch(self, batch: Batch, files: Files, columns: Columns) -> Any:
-        pl = self._pl
-        if "://" in batch.files[0]:
-            return pl.scan_parquet(list(batch.files))
-        schema = pl.read_parquet_schema(batch.files[0])
+def _read_in_polars(files: Files, columns: Columns) -> list[Any]:
+    """Parquet with the columns that are wanted, as the first file of each batch has them."""
+    try:
+        import polars as pl
+    except ModuleNotFoundError:
+        raise _needed("Polars") from None
+    if files.kind == "csv":
+        return [
+            pl.scan_csv(list(b.files), infer_schema=False, separator=b.separator, skip_rows=b.skip)
+            for b in files.batches
+        ]
+    found = []
+    for names in (list(batch.files) for batch in files.batches):
+        if "://" in names[0]:
+            found.append(pl.scan_parquet(names))
+            continue
+        schema = pl.read_parquet_schema(names[0])
         wanted = {name: schema[name] for name in columns.names if name in schema}
-        more: dict[str, Any] = {"hive_partitioning": False}
-        if files.folders:
-            more = {"hive_partitioning": True, "hive_schema": dict.fromkeys(files.keys, pl.String)}
-        rows = pl.scan_parquet(list(batch.files), schema=wanted, extra_columns="ignore", **more)
-        return rows.select(columns.names)
-
-    def csv(self, batch: Batch) -> Any:
-        """All columns as text."""
-        return self._pl.scan_csv(
-            list(batch.files), infer_schema=False, separator=batch.separator, skip_rows=batch.skip
-        )
+        keys = dict.fromkeys(files.keys, pl.String) if files.folders else None
+        rows = pl.scan_parquet(
+            names, schema=wanted, extra_columns="ignore", hive_partitioning=bool(keys),
+            hive_schema=keys,
+        )  # fmt: skip
+        found.append(rows.select(columns.names))
+    return found
 
 
-class _SparkFiles:
-    """Files through the session that runs, or a new one."""
-
-    name = "Spark"
-
-    def __init__(self) -> None:
-        try:
-            from pyspark.sql import SparkSession
-        except ModuleNotFoundError:
-            raise _needed("PySpark", "spark") from None
-        self._session = SparkSession.builder.getOrCreate()
-
-    def parquet(self, files: Files, columns: Columns) -> list[Any]:
-        """A frame for each batch."""
-        return [nw.from_native(self._batch(batch, files)) for batch in files.batches]
-
-    def _batch(self, batch: Batch, files: Files) -> Any:
-        reader = self._session.read
-        if files.folders:
+def _read_in_spark(files: Files, columns: Columns) -> list[Any]:
+    """A frame for each batch, through the session that runs, or a new one."""
+    try:
+        from pyspark.sql import SparkSession
+        from pyspark.sql.types import StringType, StructField, StructType
+    except ModuleNotFoundError:
+        raise _needed("PySpark", "spark") from None
+    found = []
+    for batch in files.batches:
+        reader = SparkSession.builder.getOrCreate().read
+        if batch.skip:
+            raise TableError(f"{batch.files[0]!r} has a line before the names of its columns.")
+        if files.kind == "csv":
+            # A line with more or fewer fields than there are names is an error and no gap.
+            reader = reader.options(
+                header=True, sep=batch.separator, escape='"', mode="FAILFAST", enforceSchema=False
+            )
+        elif files.folders:
             # Values of folders as text, as they stand: "02139" is not 2139.
-            from pyspark.sql.types import StringType, StructField, StructType
-
             reader = reader.option("basePath", _root(files))
             fields = reader.parquet(*batch.files).schema
             text = {name: StructField(name, StringType()) for name in files.folders}
             reader = reader.schema(StructType([text.get(field.name, field) for field in fields]))
-        return reader.parquet(*batch.files)
-
-    def csv(self, batch: Batch) -> Any:
-        """All columns as text."""
-        if batch.skip:
-            raise TableError(f"{batch.files[0]!r} has a line before the names of its columns.")
-        # A line with more or fewer fields than there are names is an error and no gap.
-        return self._session.read.csv(
-            list(batch.files), header=True, sep=batch.separator, escape='"', mode="FAILFAST",
-            enforceSchema=False,
-        )  # fmt: skip
+        found.append(reader.load(list(batch.files), format=files.kind))
+    return found
 
 
 def _root(files: Files) -> str:
@@ -400,6 +364,13 @@ def _root(files: Files) -> str:
         first = next(k for k, part in enumerate(parts) if "=" in part)
         roots.append(str(PurePath(*parts[:first])) if first else ".")
     return os.path.commonpath(roots)
+
+
+_READERS: dict[str, tuple[str, Callable[[Files, Columns], list[Any]]]] = {
+    "duckdb": ("DuckDB", _read_in_duckdb),
+    "polars": ("Polars", _read_in_polars),
+    "spark": ("Spark", _read_in_spark),
+}
 
 
 # ------------------------------------------------------------------------------------------------

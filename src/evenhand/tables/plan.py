@@ -48,7 +48,8 @@ PLACE = "place"
 GROUP, PEOPLE = "evenhand: group", "evenhand: people"
 # Integers of 32 bits, which engines group by faster, go up to this.
 SMALL = 2**31 - 1
-_NAMES = ("s", "y")
+# Columns of a plan, by the argument that names them.
+_ARGUMENTS = {"s": "y_pred", "y": "y_true"}
 Expressions = dict[str, nw.Expr]
 
 
@@ -114,13 +115,7 @@ def _used(columns: Columns) -> list[nw.Expr]:
     return [_number(name) > 0.0 for name in named if name is not None]
 
 
-def kept(rows: Any, columns: Columns, *conditions: nw.Expr) -> Any:
-    """Rows of a frame that count, and meet further conditions."""
-    keep = [*_used(columns), *conditions]
-    return rows.filter(*keep) if keep else rows
-
-
-def facts(columns: Columns) -> Expressions:
+def facts_of(columns: Columns) -> Expressions:
     """Totals over all rows; extremes over those that are used."""
     keep = _used(columns)
     out: Expressions = {"n": nw.len()}
@@ -145,100 +140,62 @@ def share(facts: dict[str, float]) -> float:
     return share_drawn(facts.get("n_used", facts["n"]))
 
 
-def _scrambled(columns: Columns, facts: dict[str, float]) -> nw.Expr:
-    named = [name for name in ("y_pred", "y_true") if name in columns.numbers]
-    values = [_number(columns.numbers[name]) for name in named]
-    spans = [(facts[f"least_{name}"], facts[f"largest_{name}"]) for name in named]
-    return scramble(values, spans, nw.Expr.floor)
+def _scrambled(facts: dict[str, float], names: Sequence[str]) -> nw.Expr:
+    spans = [(facts[f"least_{_ARGUMENTS[k]}"], facts[f"largest_{_ARGUMENTS[k]}"]) for k in names]
+    return scramble([nw.col(name) for name in names], spans, nw.Expr.floor)
 
 
-def ends(columns: Columns, edges: Edges) -> Expressions:
-    """Extremes of the residual that a grid with a slope has bins of."""
-    rest = _residual(columns, edges)
-    return {"least": rest.min(), "largest": rest.max()}
-
-
-def cell_rows(columns: Columns, edges: Edges, facts: dict[str, float]) -> Expressions:
+def cell_rows(columns: Columns, edges: Edges) -> Expressions:
     """What is worked out for each row: its place and labels, and columns that are added up.
 
-    Parameters
-    ----------
-    columns : Columns
-    edges : Edges
-    facts : dict
-        Of the table: its extremes tell where bins need not be clipped, its largest weight what
-        weights are multiplied by.
+    From the columns of :meth:`Engine.plain`.
     """
-    s = _number(columns.score)
+    s, bins = nw.col("s"), float(edges.bins)
     a = s - edges.score.shift
-    clipped = clipped_sides(edges, facts)
-    place = _bin(_residual(columns, edges), edges.score, edges.bins, clipped[0])
-    place = place * float(edges.bins)
+    place = _bin(_residual(edges), edges.score, edges.bins) * bins
     terms: Expressions = {"ws": a, "wss": a * a}
     out: Expressions = {"s": s}
-    if columns.target is not None:
-        assert edges.target is not None
-        y = _number(columns.target)
-        v = y - edges.target.shift
+    if edges.target is not None:
+        out["y"] = nw.col("y")
+        v = out["y"] - edges.target.shift
         terms |= {"wy": v, "wyy": v * v, "wsy": a * v}
-        out["y"] = y
-        place = place + _bin(v, edges.target, edges.bins, clipped[1])
+        place = place + _bin(v, edges.target, edges.bins)
     out[PLACE] = place.cast(nw.Int32 if edges.bins**2 <= SMALL else nw.Int64)
     mass = None
     if columns.frequency is not None:
-        out["n"] = mass = _number(columns.frequency)
+        out["n"] = mass = nw.col("n")
     if columns.weight is not None:
-        weight, factor = _number(columns.weight), weight_factor(facts)
-        weight = weight if factor == 1.0 else weight * factor
+        weight = nw.col("w")
         mass = weight if mass is None else mass * weight
         out |= {"w": mass, "ww": mass * weight}
     out |= {name: term if mass is None else mass * term for name, term in terms.items()}
-    return out | {f"label_{j}": nw.col(name) for j, name in enumerate(columns.groups)}
+    return out | {name: nw.col(name) for name in _labels(columns)}
 
 
-def _plain_rows(columns: Columns, facts: dict[str, float]) -> Expressions:
-    """Score, target, weight, people and labels of each row, to be added up elsewhere."""
-    named = {"s": columns.score, "y": columns.target, "n": columns.frequency, "w": columns.weight}
-    out = {key: _number(name) for key, name in named.items() if name is not None}
-    if "w" in out and weight_factor(facts) != 1.0:
-        out["w"] = out["w"] * weight_factor(facts)
-    return out | {f"label_{j}": nw.col(name) for j, name in enumerate(columns.groups)}
-
-
-def clipped_sides(edges: Edges, facts: dict[str, float]) -> tuple[bool, bool]:
-    """Whether values beyond the grid must be put into its outermost bins, of score and target."""
-    sides = []
-    for argument, axis in (("y_pred", edges.score), ("y_true", edges.target)):
-        ends = [facts.get(f"{end}_{argument}", math.inf) for end in ("least", "largest")]
-        sides.append(
-            axis is None
-            or (argument == "y_pred" and edges.slope != 0.0)
-            or not axis.spans(ends[0] - axis.shift, ends[1] - axis.shift, edges.bins)
-        )
-    return sides[0], sides[1]
+def _labels(columns: Columns) -> list[str]:
+    return [f"label_{j}" for j in range(len(columns.groups))]
 
 
 def cell_sums(rows: Expressions) -> Expressions:
     """Sums and extremes over the rows of one place and group, of columns of :func:`cell_rows`."""
     out = {"n": nw.len()} | {name: nw.col(name).sum() for name in ("n", *SUMS) if name in rows}
-    for name in _NAMES:
+    for name in _ARGUMENTS:
         if name in rows:
             out |= {f"least_{name}": nw.col(name).min(), f"largest_{name}": nw.col(name).max()}
     return out
 
 
-def _residual(columns: Columns, edges: Edges) -> nw.Expr:
-    x = _number(columns.score) - edges.score.shift
+def _residual(edges: Edges) -> nw.Expr:
+    x = nw.col("s") - edges.score.shift
     if not edges.slope:
         return x
-    assert columns.target is not None
     assert edges.target is not None
-    return x - (_number(columns.target) - edges.target.shift) * edges.slope
+    return x - (nw.col("y") - edges.target.shift) * edges.slope
 
 
-def _bin(x: nw.Expr, axis: Axis, bins: int, clipped: bool) -> nw.Expr:
+def _bin(x: nw.Expr, axis: Axis, bins: int) -> nw.Expr:
     at = ((x / (x.abs() + axis.scale) - axis.low) * axis.rate).floor()
-    return at.clip(0.0, float(bins - 1)) if clipped else at
+    return at.clip(0.0, float(bins - 1))
 
 
 def weight_factor(facts: dict[str, float]) -> float:
@@ -253,6 +210,9 @@ def weight_factor(facts: dict[str, float]) -> float:
 
 class EngineError(InputError):
     """An engine could not read the table; the message has its words."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__("table", f"be read by {name}: {reason}", verb="cannot")
 
 
 def in_short(error: Exception) -> str:
@@ -317,7 +277,10 @@ class Engine:
 
     def kinds(self) -> dict[str, str]:
         """Column → "number", "boolean", "text", "date", or the type's own name for any other."""
-        return {name: column_kind(dtype) for name, dtype in self._guarded(self._schema).items()}
+        return {
+            name: column_kind(dtype)
+            for name, dtype in self._guarded(self.rows.collect_schema).items()
+        }
 
     def cut(self, columns: Columns) -> None:
         """Put bands in place of measurements."""
@@ -354,8 +317,8 @@ class Engine:
                 check_written(levels, int(facts["n"]), name)
 
     def facts(self, columns: Columns) -> dict[str, float]:
-        """What :func:`facts` asks for; NaN where there is no row."""
-        row = self.run(self._facts(columns)).to_pylist()[0]
+        """What `facts_of` asks for; NaN where there is no row."""
+        row = self.run(self.rows.select(**facts_of(columns))).to_pylist()[0]
         found = {key: math.nan if v is None else float(v) for key, v in row.items()}
         # Values and not their number: an exact count of distinct ones takes memory for all rows.
         self._levels = {name: self.run(self._distinct(name)).column(0) for name in columns.groups}
@@ -365,23 +328,24 @@ class Engine:
         """Scores and targets of some rows, in order, so that their sums repeat exactly."""
         table = self.run(self._sample(columns, facts))
         wanted = share(facts) * facts.get("n_used", facts["n"])
-        names = _NAMES if columns.target is not None else _NAMES[:1]
         copies = None
         if share(facts) < 1.0:
             copies = _whole(table, "copies")
             if not looks_drawn(len(copies), copies.sum(), wanted):
                 table = self.run(self._copies(columns, facts))
                 copies = _whole(table, "copies")
-        values = [table.column(name).to_numpy() for name in names]
+        values = [
+            table.column(name).to_numpy() for name in _ARGUMENTS if name in table.column_names
+        ]
         order = np.lexsort(values[::-1])
         if copies is not None:
             order = np.repeat(order, copies[order])
         s, *y = (column[order] for column in values)
         return s, y[0] if y else None
 
-    def ends(self, columns: Columns, edges: Edges) -> tuple[float, float]:
-        """Least and largest residual."""
-        row = self.run(self._ends(columns, edges)).to_pylist()[0]
+    def ends(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> tuple[float, float]:
+        """Least and largest residual, of which a grid with a slope has bins."""
+        row = self.run(self._ends(columns, edges, facts)).to_pylist()[0]
         return row["least"], row["largest"]
 
     def cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
@@ -390,8 +354,8 @@ class Engine:
             return self._expected_cells(columns, edges, facts)
         radix = [int(facts[f"levels_{j}"]) for j in range(len(columns.groups))]
         size = edges.bins**2 * math.prod(radix)
-        query = kept(self.rows, columns).select(**_plain_rows(columns, facts))
-        batches = _stream(query) if facts["n"] >= STREAMED and size <= _DENSE else None
+        streamed = facts["n"] >= STREAMED and size <= _DENSE
+        batches = _stream(self.plain(columns, facts)) if streamed else None
         if batches is None:
             table = self.run(self._cells(columns, edges, facts))
         else:
@@ -407,7 +371,7 @@ class Engine:
         off = (total - 1.0).abs() > 1e-3
         for part in parts:
             off = off | (part < -1e-9)
-        asked = kept(self.rows, columns).select(
+        asked = self._kept(columns).select(
             bad=_count_if(known, off), unknown=nw.when(known).then(none).otherwise(people).sum()
         )
         told = self.run(asked).to_pylist()[0]
@@ -433,7 +397,7 @@ class Engine:
     def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
         """All queries, in order."""
         queries = {
-            "Least and largest values, gaps": self._facts(columns),
+            "Least and largest values, gaps": self.rows.select(**facts_of(columns)),
             **{f"Levels of {name}": self._distinct(name) for name in columns.groups},
             "A sample of scores and targets": self._sample(columns, facts),
         }
@@ -441,7 +405,7 @@ class Engine:
             what = "The sample in place of it, where many rows have the same score and target"
             queries[what] = self._copies(columns, facts)
         if edges.slope:
-            queries["Ends of the residual"] = self._ends(columns, edges)
+            queries["Ends of the residual"] = self._ends(columns, edges, facts)
         what = "Cells"
         if facts["n"] >= STREAMED:
             what = "Cells; DuckDB and Polars hand over these columns instead, to be added up here"
@@ -464,46 +428,56 @@ class Engine:
                 raise MemoryError(in_short(error)) from error
             spark = self.rows.implementation is Implementation.PYSPARK
             reason = _spark_cause(error) if spark else in_short(error)
-            said = f"be read by {self.name}: {reason}"
-            raise EngineError("table", said, verb="cannot") from error
+            raise EngineError(self.name, reason) from error
 
-    def _schema(self) -> Any:
-        return self.rows.collect_schema()
+    def plain(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
+        """Score, target, people, weight and labels of the rows that count."""
+        roles = {
+            "s": columns.score, "y": columns.target, "n": columns.frequency, "w": columns.weight,
+        }  # fmt: skip
+        out = {key: _number(name) for key, name in roles.items() if name is not None}
+        if weight_factor(facts) != 1.0:
+            out["w"] = out["w"] * weight_factor(facts)
+        out |= dict(zip(_labels(columns), map(nw.col, columns.groups), strict=True))
+        return self._kept(columns).select(**out)
 
-    def _values(self, columns: Columns) -> Expressions:
-        named = zip(_NAMES, (columns.score, columns.target), strict=True)
-        return {made: _number(name) for made, name in named if name is not None}
+    def _kept(self, columns: Columns) -> nw.LazyFrame[Any]:
+        keep = _used(columns)
+        return self.rows.filter(*keep) if keep else self.rows
 
     def _distinct(self, name: str) -> nw.LazyFrame[Any]:
         # Not `unique`, which DuckDB is asked for by numbering all rows.
         return self.rows.group_by(name).agg(copies=nw.len()).select(name).head(_MANY + 1)
 
-    def _facts(self, columns: Columns) -> nw.LazyFrame[Any]:
-        return self.rows.select(**facts(columns))
-
     def _sample(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
         """All rows of a small table; of others values, with how many rows have each."""
-        values = self._values(columns)
+        names = _variables(columns)
+        rows = self.plain(columns, facts).select(*names)
         if share(facts) == 1.0:
-            return kept(self.rows, columns).select(**values)
-        few = kept(self.rows, columns, _scrambled(columns, facts) <= share(facts))
-        return few.select(**values).group_by(*values).agg(copies=nw.len())
+            return rows
+        few = rows.filter(_scrambled(facts, names) <= share(facts))
+        return few.group_by(*names).agg(copies=nw.len())
 
     def _copies(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
         """How often the sample has a value that n rows have: as `measures.edges.draw_rows`."""
-        values = self._values(columns)
-        rows = kept(self.rows, columns).select(**values, u=_scrambled(columns, facts))
-        counted = rows.group_by(*values).agg(n=nw.len(), u=nw.col("u").min())
+        names = _variables(columns)
+        rows = self.plain(columns, facts).select(*names, u=_scrambled(facts, names))
+        counted = rows.group_by(*names).agg(n=nw.len(), u=nw.col("u").min())
         copies = (nw.col("n") * share(facts) + nw.col("u")).floor()
-        return counted.select(*values, copies=copies).filter(nw.col("copies") > 0)
+        return counted.select(*names, copies=copies).filter(nw.col("copies") > 0)
 
-    def _ends(self, columns: Columns, edges: Edges) -> nw.LazyFrame[Any]:
-        return kept(self.rows, columns).select(**ends(columns, edges))
+    def _ends(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> nw.LazyFrame[Any]:
+        rest = _residual(edges)
+        return self.plain(columns, facts).select(least=rest.min(), largest=rest.max())
 
     def _cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> nw.LazyFrame[Any]:
-        made = cell_rows(columns, edges, facts)
-        keys = [PLACE, *(f"label_{j}" for j in range(len(columns.groups)))]
-        return kept(self.rows, columns).select(**made).group_by(keys).agg(**cell_sums(made))
+        made = cell_rows(columns, edges)
+        rows = self.plain(columns, facts).select(**made)
+        return rows.group_by(PLACE, *_labels(columns)).agg(**cell_sums(made))
+
+
+def _variables(columns: Columns) -> list[str]:
+    return ["s"] if columns.target is None else ["s", "y"]
 
 
 # Rows from which on engines of this process hand over rows as they read them: a compiled loop adds
@@ -525,7 +499,7 @@ def _stream(query: nw.LazyFrame[Any]) -> Iterable[Any] | None:
 
 
 def add_up(batches: Iterable[Any], columns: Columns, edges: Edges, radix: list[int]) -> Any:
-    """What the query of cells would give, from the columns of `_plain_rows`.
+    """What the query of cells would give, from the columns of :meth:`Engine.plain`.
 
     Parameters
     ----------
@@ -564,7 +538,7 @@ def add_up(batches: Iterable[Any], columns: Columns, edges: Edges, radix: list[i
     entry = np.flatnonzero(count)
     place, code = np.divmod(entry, groups)
     found = {PLACE: place, "n": count[entry]} | dict(zip(SUMS, sums[entry].T, strict=True))
-    for j, axis in enumerate(_NAMES[: 1 if edges.target is None else 2]):
+    for j, axis in enumerate(_variables(columns)):
         found |= {f"least_{axis}": least[entry, j], f"largest_{axis}": largest[entry, j]}
     for j, seen in reversed(list(enumerate(places))):
         code, number = np.divmod(code, radix[j])
@@ -595,29 +569,21 @@ ALONE, _LOOK = 300.0, 2.0
 def _computed(frame: Any) -> Any:
     """A Dask frame as a pandas one; a cluster without workers is not waited for without end."""
     import dask
-    import pandas as pd
 
-    parts = frame.to_delayed()
     # The client of a cluster, where one is to do the work.
     client = getattr(dask.base.get_scheduler(), "__self__", None)
-    done = dask.compute(*parts) if client is None else _gathered(client, parts)
-    return pd.concat(done)
-
-
-def _gathered(client: Any, tasks: list[Any]) -> list[Any]:
-    from distributed import wait
-
-    futures = client.compute(tasks)
+    if client is None:
+        return frame.compute()
+    future = client.compute(frame)
     since = time.monotonic()
     while True:
         try:
-            wait(futures, timeout=_LOOK)
-            return list(client.gather(futures))
+            return future.result(timeout=_LOOK)
         except TimeoutError:
             if client.scheduler_info()["workers"]:
                 since = time.monotonic()
             elif time.monotonic() - since > ALONE:
-                client.cancel(futures)
+                future.cancel()
                 raise ValueError(
                     f"its cluster has had no worker for {ALONE:g} seconds. Hint: look at what the "
                     "last of them wrote, and start others."
@@ -686,20 +652,17 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
                 "table", f"have numbers whose squares can be added up: {name} of some cells is "
                 "not finite", hint="measure scores, targets and weights in larger units.",
             )  # fmt: skip
-    _check_inside(found, edges, facts)
+    _check_extremes(found, facts)
     fields = checked(found, edges, tuple(labels), columns.groups, unknown)
     return _without_empty(Cells(**fields))
 
 
-def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str, float]) -> None:
-    """Where bins were not clipped nothing may be outside them: rows may have come since."""
-    for name, axis, clipped in zip(
-        "sy", (edges.score, edges.target), clipped_sides(edges, facts), strict=True
-    ):
-        if axis is None or clipped or not len(found["n"]):
-            continue
-        low, high = found[f"least_{name}"].min(), found[f"largest_{name}"].max()
-        if not axis.spans(low - axis.shift, high - axis.shift, edges.bins):
+def _check_extremes(found: dict[str, NDArray[Any]], facts: dict[str, float]) -> None:
+    """Refuse rows that have come since, as far as they are beyond all others."""
+    for name, argument in _ARGUMENTS.items():
+        ends = facts.get(f"least_{argument}", math.nan), facts.get(f"largest_{argument}", math.nan)
+        low, high = found.get(f"least_{name}"), found.get(f"largest_{name}")
+        if low is not None and high is not None and ((low < ends[0]) | (high > ends[1])).any():
             raise InputError(
                 "table", "while it was read: it has values that it had not when its least and "
                 "largest were asked for", hint="run it again.", verb="changed",
