@@ -294,6 +294,12 @@ def _is_default(index: Any) -> bool:
     return bool((np.asarray(index) == np.arange(len(index))).all())
 
 
+def check_length(name: str, length: int, n_rows: int) -> None:
+    """Refuse a column of another length than the rows have."""
+    if length != n_rows:
+        raise InputError(name, f"have one entry per row: got {length} for {n_rows} rows")
+
+
 def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:
     """A finite 1-D float64 array from any numeric column.
 
@@ -332,8 +338,8 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
     if not array.flags.writeable:
         # Frames hand out read-only columns, for which Numba would compile every kernel again.
         array = array.copy()
-    if n_rows is not None and len(array) != n_rows:
-        raise InputError(name, f"have one entry per row: got {len(array)} for {n_rows} rows")
+    if n_rows is not None:
+        check_length(name, len(array), n_rows)
     if not len(array) and not here().is_shard:
         raise InputError(name, "hold at least one row, got none")
     _refuse_infinite(array, name)

@@ -59,8 +59,7 @@ def bands(values: Any, edges: Sequence[Any], *, labels: Sequence[str] | None = N
     """
     array = measurement(values)
     cut = Bands.make(edges, array, labels)
-    codes = cut.codes(array)
-    names = np.array([*cut.labels, None], dtype=object)[codes]
+    names = cut.apply(array)
     native = read_native(values, "values")
     if isinstance(native, nw.DataFrame):
         (native,) = native.iter_columns()
@@ -114,10 +113,9 @@ class Bands:
         codes[missing] = -1
         return codes.astype(np.intp, copy=False)
 
-    def apply(self, values: Any) -> list[str | None]:
-        """Names of the bands of a column of numbers or dates."""
-        names = [*self.labels, None]
-        return [names[k] for k in self.codes(measurement(values))]
+    def apply(self, values: NDArray[Any]) -> NDArray[np.object_]:
+        """Name of the band of each value, None where it is missing."""
+        return np.array([*self.labels, None], dtype=object)[self.codes(values)]
 
 
 def measurement(values: Any) -> NDArray[Any]:
@@ -260,8 +258,7 @@ class Continuous:
     values: Any
     name: str | None = None
     _values: Array = field(init=False, repr=False, compare=False)
-    _edges: Array = field(init=False, repr=False, compare=False)
-    _labels: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _bands: Bands = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.name is not None and not isinstance(self.name, str):
@@ -289,8 +286,8 @@ class Continuous:
             )  # fmt: skip
         edges = _cuts(distinct, counts)
         object.__setattr__(self, "_values", array)
-        object.__setattr__(self, "_edges", edges)
-        object.__setattr__(self, "_labels", _name_bands(distinct, edges, dates))
+        bands = Bands(tuple(edges.tolist()), _name_bands(distinct, edges, dates))
+        object.__setattr__(self, "_bands", bands)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -299,11 +296,7 @@ class Continuous:
         """Some of the rows with the bands of all, so that folds are about the same groups."""
         part = object.__new__(Continuous)
         taken = np.atleast_1d(self._values[rows])
-        for key, value in {
-            "values": taken, "name": self.name, "_values": taken, "_edges": self._edges,
-            "_labels": self._labels,
-        }.items():  # fmt: skip
-            object.__setattr__(part, key, value)
+        part.__dict__.update(values=taken, name=self.name, _values=taken, _bands=self._bands)
         return part
 
     # scikit-learn's splitter takes `shape`, `__len__` and integer indexing for an array.
@@ -316,13 +309,11 @@ class Continuous:
 
     def codes(self) -> Rows:
         """Number of the band of each row, −1 where the value is missing."""
-        codes = np.searchsorted(self._edges, self._values, side="right")
-        codes[np.isnan(self._values)] = -1
-        return codes.astype(np.intp, copy=False)
+        return self._bands.codes(self._values)
 
     def banded(self) -> NDArray[np.object_]:
         """Name of the band of each row, None where the value is missing."""
-        return np.array([*self._labels, None], dtype=object)[self.codes()]
+        return self._bands.apply(self._values)
 
 
 def _column(values: Any) -> tuple[NDArray[Any], str]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.validation import InputError, check_names
+from .._core.validation import InputError, check_length, check_names
 from .columns import missing_rows, split_columns
 from .encoding import (
     MAX_LEVELS,
@@ -117,10 +117,7 @@ def read_controls(controls: Any, n_rows: int) -> Controls:
     split = split_columns(controls, "controls", "control")
     check_names([name for name, _ in split], "controls")
     for name, column in ((name or "control", column) for name, column in split):
-        if len(column) != n_rows:
-            raise InputError(
-                "controls", f"have one entry per row: got {len(column)} for {n_rows} rows"
-            )
+        check_length("controls", len(column), n_rows)
         found = _read(name, column)
         if isinstance(found, str):
             left_out[name] = found

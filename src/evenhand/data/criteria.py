@@ -165,12 +165,17 @@ class Criterion:
                 f"`variables` of {self.name!r} must be named in `joint`, got "
                 f"{', '.join(sorted(known - set(self.joint)))} besides."
             )
+        tested, given = self.words(self.tested), self.words(self.given) if self.given else ""
+        among = f"among people with the same {given}, " if given else ""
+        after = f" | {self.symbols(self.given)}" if given else ""
+        told = f"{among}knowing the {tested} removes {{percent}} of the uncertainty about the group"
+        asked = f"{among}does the {tested} look the same in every group?"
         words = {
             "given": _ordered(self.given),
             "joint": _ordered(self.joint),
-            "statement": self.statement or self._statement(),
-            "meaning": self.meaning or self._meaning(),
-            "question": self.question or self._question(),
+            "statement": self.statement or f"{self.symbols(self.tested)} ⟂ A{after}",
+            "meaning": self.meaning or told,
+            "question": self.question or asked[0].upper() + asked[1:],
         }
         for field, value in words.items():
             object.__setattr__(self, field, value)
@@ -212,23 +217,6 @@ class Criterion:
         """A condition in a formula: "S,Y"."""
         return ",".join(self.variable(name).symbol for name in condition)
 
-    def _statement(self) -> str:
-        given = f" | {self.symbols(self.given)}" if self.given else ""
-        return f"{self.symbols(self.tested)} ⟂ A{given}"
-
-    def _meaning(self) -> str:
-        given = f"among people with the same {self.words(self.given)}, " if self.given else ""
-        return (
-            f"{given}knowing the {self.words(self.tested)} removes {{percent}} of the uncertainty "
-            "about the group"
-        )
-
-    def _question(self) -> str:
-        given = (
-            f"Among people with the same {self.words(self.given)}, does" if self.given else "Does"
-        )
-        return f"{given} the {self.words(self.tested)} look the same in every group?"
-
 
 def _ordered(names: Iterable[str]) -> Condition:
     """Score, target, others: one order, so that criteria share their entropies."""
@@ -247,7 +235,6 @@ INDEPENDENCE = Criterion(
     "independence",
     NOTHING,
     SCORE,
-    statement="S ⟂ A",
     meaning="knowing a prediction removes {percent} of the uncertainty about the group",
     question="Do scores look the same in every group?",
     suits="The outcome itself is held to be distorted, or equal treatment of groups is the aim: "
@@ -257,7 +244,6 @@ SEPARATION = Criterion(
     "separation",
     TARGET,
     BOTH,
-    statement="S ⟂ A | Y",
     meaning="among people with the same true outcome, knowing a prediction removes {percent} of "
     "the uncertainty about the group",
     question="Are people with the same true outcome scored alike, whatever their group?",
@@ -268,7 +254,6 @@ SUFFICIENCY = Criterion(
     "sufficiency",
     SCORE,
     BOTH,
-    statement="Y ⟂ A | S",
     meaning="among people with the same prediction, knowing the true outcome removes {percent} of "
     "the uncertainty about the group",
     question="Does the same score mean the same outcome in every group?",

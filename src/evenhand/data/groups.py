@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.arrays import Array, Mask, Rows
 from .._core.shards import here, once
-from .._core.validation import InputError, as_floats, read_native, warn_user
+from .._core.validation import InputError, as_floats, check_length, read_native, warn_user
 from .bands import Continuous
 from .columns import split_columns
 from .labels import cross, encode, refuse_equal_types, share_labels
@@ -238,22 +238,19 @@ class Groups:
     @once
     def counts(self) -> Array:
         """Rows per group, unweighted; expected rows for a proxy."""
-        if self.codes is not None:
-            return here().add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
-        assert self.probabilities is not None
-        return here().add(self.probabilities.sum(axis=0))
+        return here().add(self._totals(None))
 
     @once
     def shares(self) -> Array:
         """Weighted share of each group, P(A = k)."""
-        if self.codes is not None:
-            counts = np.bincount(self.codes, weights=self.weight, minlength=self.n_groups)
-            totals = counts.astype(np.float64)
-        else:
-            assert self.probabilities is not None
-            totals = self.row_weight @ self.probabilities
-        totals = here().add(totals)
+        totals = here().add(self._totals(self.weight))
         return totals / totals.sum()
+
+    def _totals(self, weight: Array | None) -> Array:
+        if self.codes is not None:
+            return np.bincount(self.codes, weight, self.n_groups).astype(np.float64)
+        assert self.probabilities is not None
+        return self.probabilities.sum(axis=0) if weight is None else weight @ self.probabilities
 
     @once
     def entropy(self) -> float:
@@ -358,7 +355,7 @@ def resolve_groups(
     """
     weight = check_weight(sample_weight, n_rows)
     if isinstance(sensitive_features, Groups):  # read before
-        _check_length(sensitive_features.n_rows, n_rows)
+        check_length("sensitive_features", sensitive_features.n_rows, n_rows)
         groups = sensitive_features if weight is None else sensitive_features.reweigh(weight)
     elif isinstance(sensitive_features, Proxy):
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
@@ -396,16 +393,9 @@ def _check_number(groups: Groups, least: int) -> None:
         )  # fmt: skip
 
 
-def _check_length(length: int, n_rows: int) -> None:
-    if length != n_rows:
-        raise InputError(
-            "sensitive_features", f"have one entry per row: got {length} for {n_rows} rows"
-        )
-
-
 def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> Groups:
     table, labels = proxy._table, proxy._labels
-    _check_length(len(table), n_rows)
+    check_length("sensitive_features", len(table), n_rows)
     known = np.asarray(~np.isnan(table).any(axis=1))
     rows = table[known]
     w = None if weight is None else weight[known]
@@ -417,9 +407,9 @@ def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> 
 
 
 def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) -> Groups:
-    _check_length(len(attribute), n_rows)
+    check_length("sensitive_features", len(attribute), n_rows)
     groups = _from_codes(
-        attribute.codes(), list(attribute._labels), n_rows, weight, attribute.name or "group"
+        attribute.codes(), list(attribute._bands.labels), n_rows, weight, attribute.name or "group"
     )
     return replace(groups, measured=np.ascontiguousarray(groups.take_known(attribute._values)))
 
@@ -441,13 +431,10 @@ def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> 
     if not columns:
         raise InputError("sensitive_features", "have at least one column, got none")
     for _, column in columns:
-        _check_length(len(column), n_rows)
+        check_length("sensitive_features", len(column), n_rows)
     names = [name or "group" for name, _ in columns]
     coded = [share_labels(column, *encode(column, name), name) for name, column in columns]
-    if len(coded) == 1:
-        codes, labels = coded[0]
-    else:
-        codes, labels = cross(coded)
+    codes, labels = cross(coded)
     # A crossing need not fill every cell; only categories declared by hand deserve a word.
     word = warn and len(coded) == 1
     return _from_codes(codes, list(labels), n_rows, weight, " × ".join(names), word)

@@ -189,7 +189,8 @@ def share_labels(
     merged = list(dict.fromkeys(label for part, _, _ in parts for label in part))
     refuse_equal_types([label for part, _, _ in parts for label in part], name)
     if not any(declared for _, _, declared in parts):
-        _check_count(merged, sum(count for _, count, _ in parts), kind_of(merged), name)
+        count = sum(count for _, count, _ in parts)
+        check_count(merged, count, kind_of(merged), name, shared=True)
     return _sort_labels(codes, labels, merged)
 
 
@@ -202,7 +203,9 @@ def kind_of(labels: list[Any]) -> str:
 
 
 def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
-    """Intersections of several attributes; unknown where any of them is."""
+    """Intersections of several attributes, unknown where any of them is; one as it is."""
+    if len(coded) == 1:
+        return coded[0]
     combined = np.zeros(len(coded[0][0]), dtype=np.int64)
     missing = np.zeros(len(combined), dtype=bool)
     for codes, labels in coded:
@@ -238,14 +241,12 @@ class ManyValues(InputError):
     edges: tuple[str, ...] = ()
 
 
-def check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
+def check_count(
+    labels: list[Any], n_rows: int, kind: str, name: str | None, shared: bool = False
+) -> None:
     """Refuse a measurement or an identifier where a category is meant."""
-    if here().is_shard:
+    if here().is_shard and not shared:
         return  # a shard may hold few rows of many groups: `share_labels` looks at all of them
-    _check_count(labels, n_rows, kind, name)
-
-
-def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     count = len(labels)
     where = f"(column {name!r})" if name else ""
     limit = {"float": MAX_FRACTIONS, "integer": MAX_NUMBERS, "date": MAX_NUMBERS}.get(kind)

@@ -318,20 +318,6 @@ def check_frequency(frequency: Any, n_rows: int) -> NDArray[np.int64]:
     return whole.astype(np.int64)
 
 
-def people_of(counts: NDArray[np.int64]) -> Rows:
-    """The row of each person, row by row; refused beyond `MAX_PEOPLE`."""
-    total = int(counts.sum())
-    if total > MAX_PEOPLE:
-        raise InputError(
-            "frequency", f"add up to at most {MAX_PEOPLE:,} people here, where each becomes a row "
-            f"of its own, got {total:,}",
-            hint="evenhand.audit(evenhand.Cells.from_rows(...)) measures any number of people; a "
-            "fit can be made on a sample, with frequencies drawn by "
-            "numpy.random.Generator.binomial.",
-        )  # fmt: skip
-    return np.repeat(np.arange(len(counts), dtype=np.intp), counts)
-
-
 def too_many(frequency: Any) -> bool:
     """Whether there are more people than rows may be repeated for."""
     if frequency is None:
@@ -357,7 +343,16 @@ def repeat_rows(frequency: Any, **columns: Any) -> tuple[Any, ...]:
     for name, length in lengths.items():
         if length != len(counts):
             raise InputError(name, f"have one entry per row: got {length} for {len(counts)}")
-    rows = people_of(counts)
+    total = int(counts.sum())
+    if total > MAX_PEOPLE:
+        raise InputError(
+            "frequency", f"add up to at most {MAX_PEOPLE:,} people here, where each becomes a row "
+            f"of its own, got {total:,}",
+            hint="evenhand.audit(evenhand.Cells.from_rows(...)) measures any number of people; a "
+            "fit can be made on a sample, with frequencies drawn by "
+            "numpy.random.Generator.binomial.",
+        )  # fmt: skip
+    rows = np.repeat(np.arange(len(counts), dtype=np.intp), counts)
     return tuple(
         take_rows(v, rows, keep_index=False) if name in used else v for name, v in columns.items()
     )

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.arrays import Array, Rows
 from .._core.shards import here
-from .._core.validation import InputError, check_column
+from .._core.validation import InputError, check_column, check_length
 from .columns import missing_rows, split_columns
 
 # From fewer effective rows nothing can be said.
@@ -116,8 +116,7 @@ def check_cluster(cluster: Any, n_rows: int) -> Rows | None:
             hint="join them into one label per row first.",
         )  # fmt: skip
     ((_, column),) = columns
-    if len(column) != n_rows:
-        raise InputError("cluster", f"have one entry per row: got {len(column)} for {n_rows} rows")
+    check_length("cluster", len(column), n_rows)
     missing = missing_rows(column)
     if missing.any():
         raise InputError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._core.progress import waiting
-from .._core.validation import InputError, name_others
+from .._core.validation import InputError
 from ..auditing.audits import audit, given_controls
 from ..auditing.conditional import Conditional
 from ..auditing.result import Audit
@@ -149,63 +149,43 @@ def conditional_of(
     columns = columns_of(**{**names, "y_true": None}, controls=controls)
     opened = open_table(table, columns, engine)
     if isinstance(opened, Held):
-        check_columns(opened.kinds(), columns)
         found = opened.audit(columns, **how)
         assert found.conditional is not None
         return found.conditional
     # On a grid with a slope bins of the score are bins of a residual.
     grid = None if edges.slope else Edges(edges.bins, edges.score)
     with waiting("Looking at the controls") as say:
-        cells = _counted(table, columns, grid, engine, say)
+        cells = _counted(opened, columns, grid, say)
         say("Measuring, given the controls")
         return given_controls(cells, len(columns.controls), **how)
 
 
 def cells_of(
-    table: Any,
-    *,
-    y_true: str | None,
-    y_pred: str,
-    sensitive_features: Any,
-    sample_weight: str | None = None,
-    frequency: str | None = None,
-    edges: Edges | int | None = None,
-    engine: str | None = None,
-    missing: Sequence[str] = (),
-    bands: Mapping[str, Any] | None = None,
-    keys: Sequence[str] = (),
-    assume: str | None = None,
+    table: Any, *, edges: Edges | int | None = None, engine: str | None = None, **names: Any
 ) -> Cells:
     """Count the rows of a table into :class:`evenhand.Cells`, where it is.
 
     Parameters
     ----------
-    table, y_true, y_pred, sensitive_features, sample_weight, frequency, engine, missing
+    table, engine
         As in :func:`audit_table`.
     edges : Edges or int, optional
         Those of the cells that these are to be merged with; a number of bins per side; or a grid
         that suits the table.
-    bands : mapping of column → edges, optional
-        Where sensitive columns of numbers or dates are cut; see :func:`evenhand.bands`.
-    keys : sequence of str
-        Columns that people are counted by before their groups.
-    assume : {"guess"}, optional
-        As in :func:`audit_table`.
+    **names : str
+        y_true, y_pred, sensitive_features, sample_weight, frequency, missing and assume, as in
+        :func:`audit_table`; `bands`, a mapping of column → edges, cuts sensitive columns of numbers
+        or dates as :func:`evenhand.bands` does; people are counted by columns in `keys` before
+        their groups.
     """
-    columns = columns_of(
-        y_true, y_pred, sensitive_features, sample_weight, frequency, missing=missing, bands=bands,
-        keys=keys, assume=assume,
-    )  # fmt: skip
+    columns = columns_of(**names)
     with waiting("Looking at the table") as say:
-        return _counted(table, columns, edges, engine, say)
+        return _counted(open_table(table, columns, engine), columns, edges, say)
 
 
 def _counted(
-    table: Any, columns: Columns, edges: Edges | int | None, engine: str | None,
-    say: Callable[[str], None],
-) -> Cells:  # fmt: skip
-    opened = open_table(table, columns, engine)
-    check_columns(opened.kinds(), columns)
+    opened: Any, columns: Columns, edges: Edges | int | None, say: Callable[[str], None]
+) -> Cells:
     if isinstance(opened, Held):
         cells = without_blank(opened.count(columns, edges), columns.missing)
         for j, name in enumerate(columns.groups):
@@ -223,12 +203,12 @@ def _counted(
     return counted
 
 
-def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any) -> str:
+def explain_cells(
+    table: Any, edges: Edges | int | None = None, engine: str | None = None, **names: Any
+) -> str:
     """The queries that :func:`cells_of` runs, as text; those before the last are run."""
-    engine = arguments.pop("engine", None)
-    columns = columns_of(**arguments)
+    columns = columns_of(**names)
     opened = open_table(table, columns, engine)
-    check_columns(opened.kinds(), columns)
     if isinstance(opened, Held):
         return "No query: the table is in memory, and is counted there."
     facts = opened.facts(columns)
@@ -282,46 +262,6 @@ def _check_text(argument: str, name: Any, must: str = "be the name of a column")
         raise InputError(
             argument, must, type(name).__name__, "columns themselves go to evenhand.audit."
         )
-
-
-def check_columns(
-    kinds: dict[str, str], columns: Columns, more: dict[str, str | None] | None = None
-) -> None:
-    """Refuse names of no column, and columns that hold what their role cannot use.
-
-    Parameters
-    ----------
-    kinds : dict of column → what it holds
-    columns : Columns
-    more : dict of argument → column, optional
-        Of groups that have another role.
-    """
-    shares = {f"sensitive_features[{k!r}]": name for k, name in columns.shares.items()}
-    roles = {**columns.numbers, **shares}
-    numbers = set(roles)
-    roles |= {k: v for k, v in (more or {}).items() if v is not None}
-    roles |= {
-        f"controls[{columns.controls.index(name)}]" if name in columns.controls
-        else f"sensitive_features[{j}]": name
-        for j, name in enumerate(columns.groups)
-        if name not in roles.values()
-    }  # fmt: skip
-    for argument, name in roles.items():
-        if name not in kinds:
-            others = name_others(name, kinds)
-            raise InputError(argument, f"be a column of the table: there is no {name!r}.{others}")
-        kind = kinds[name]
-        if argument in numbers and kind not in ("number", "boolean"):
-            raise InputError(
-                argument, f"be numbers: column {name!r} of the table holds {kind}",
-                hint="check that it is the right column; numbers kept as text must be cast in the "
-                "table.",
-            )  # fmt: skip
-        if kind not in ("number", "boolean", "text", "date"):
-            raise InputError(
-                argument, f"be text, numbers, booleans or dates: column {name!r} of the table "
-                f"holds {kind}",
-            )  # fmt: skip
 
 
 def _check_facts(facts: dict[str, float], columns: Columns) -> None:

@@ -92,8 +92,8 @@ def known(labels: Any, missing: Sequence[str] = ()) -> Any:
     return values
 
 
-def open_table(table: Any, columns: Columns, engine: str | None = None) -> Any:
-    """An engine with the table in it.
+def open_table(table: Any, columns: Columns, engine: str | None = None, **more: str | None) -> Any:
+    """An engine with the table in it, which has the columns.
 
     Parameters
     ----------
@@ -102,10 +102,43 @@ def open_table(table: Any, columns: Columns, engine: str | None = None) -> Any:
     columns : Columns
         Those that will be read; files are checked to have them.
     engine : str, optional
+    **more : str
+        Groups that have another role, by their argument.
     """
     opened = _open(table, columns, engine)
+    _check_columns(opened.kinds(), columns, more)
     opened.cut(columns)
     return opened
+
+
+def _check_columns(kinds: dict[str, str], columns: Columns, more: dict[str, str | None]) -> None:
+    """Refuse names of no column, and columns that hold what their role cannot use."""
+    shares = {f"sensitive_features[{k!r}]": name for k, name in columns.shares.items()}
+    roles = {**columns.numbers, **shares}
+    numbers = set(roles)
+    roles |= {k: v for k, v in more.items() if v is not None}
+    roles |= {
+        f"controls[{columns.controls.index(name)}]" if name in columns.controls
+        else f"sensitive_features[{j}]": name
+        for j, name in enumerate(columns.groups)
+        if name not in roles.values()
+    }  # fmt: skip
+    for argument, name in roles.items():
+        if name not in kinds:
+            others = name_others(name, kinds)
+            raise InputError(argument, f"be a column of the table: there is no {name!r}.{others}")
+        kind = kinds[name]
+        if argument in numbers and kind not in ("number", "boolean"):
+            raise InputError(
+                argument, f"be numbers: column {name!r} of the table holds {kind}",
+                hint="check that it is the right column; numbers kept as text must be cast in the "
+                "table.",
+            )  # fmt: skip
+        if kind not in ("number", "boolean", "text", "date"):
+            raise InputError(
+                argument, f"be text, numbers, booleans or dates: column {name!r} of the table "
+                f"holds {kind}",
+            )  # fmt: skip
 
 
 def _open(table: Any, columns: Columns, engine: str | None) -> Any:

@@ -24,7 +24,7 @@ from ..data.weights import LEAST, check_cluster
 from ..measures.cell_files import is_cells
 from ..measures.cells import Cells, read_parts, without_target
 from ..measures.edges import Edges
-from .audit_table import cells_of, check_columns, columns_of
+from .audit_table import cells_of, columns_of
 from .engines import known, open_table
 from .plan import Engine, TooManyLevels, column_kind
 
@@ -33,11 +33,10 @@ from .plan import Engine, TooManyLevels, column_kind
 
 
 # The parts of a date that say which period it is in.
-PARTS = {
+PERIODS = {
     "day": ("year", "month", "day"), "week": ("year", "month", "day"), "month": ("year", "month"),
     "quarter": ("year", "month"), "year": ("year",),
 }  # fmt: skip
-PERIODS = tuple(PARTS)
 _DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})(?:-(\d{2}))?(?!\d)")
 _NAMED = 12
 _MISSING = "missing"
@@ -45,12 +44,6 @@ _MISSING = "missing"
 _FORMATS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%Y%m%d", "%d/%m/%Y", "%m/%d/%Y")
 _SIZE = {form: len(f"{date(2000, 1, 1):{form}}") for form in _FORMATS}
 _LOOKED_AT = 1000
-
-
-def check_period(period: str | None) -> None:
-    """One of `PERIODS`, or None."""
-    if period is not None and period not in PERIODS:
-        raise InputError("period", f"be None or one of {', '.join(PERIODS)}, got {period!r}")
 
 
 def label_of(day: date, period: str) -> str:
@@ -90,16 +83,6 @@ def _first_day(name: str, period: str) -> date:
     return date.fromisoformat(name + "-01-01"[len(name) - 4 :])
 
 
-def in_order(values: Iterable[Any]) -> dict[Any, str]:
-    """Values of a column of periods, in their order, each with a name that sorts as it does."""
-    order = sorted(set(values))
-    text = [str(value) for value in order]
-    if sorted(text) != text:  # 9 comes after 10 as text
-        width = len(str(len(order)))
-        text = [f"{k + 1:0{width}d}: {value}" for k, value in enumerate(text)]
-    return dict(zip(order, text, strict=True))
-
-
 def time_keys(rows: Any, time: str, period: str | None) -> dict[str, nw.Expr]:
     """Columns of text that tell the period of a row: parts of its date, or the value itself."""
     dtype, column = rows.collect_schema()[time], nw.col(time)
@@ -109,7 +92,7 @@ def time_keys(rows: Any, time: str, period: str | None) -> dict[str, nw.Expr]:
         if column_kind(dtype) == "text":
             form = _date_format(rows, time)
             column = column.cast(nw.String).str.slice(0, _SIZE[form]).str.to_datetime(format=form)
-        keys = {part: getattr(column.dt, part)() for part in PARTS[period]}
+        keys = {part: getattr(column.dt, part)() for part in PERIODS[period]}
     else:
         raise InputError(
             "time", f"hold dates, got values of type {dtype}",
@@ -138,39 +121,37 @@ def _date_format(rows: Any, time: str) -> str:
     forms = [form for form in _FORMATS if reads(form)]
     if len(forms) == 1 or (forms and not texts):
         return forms[0]
-    raise _no_dates("text such as 03/07/2024, of which month and day" if forms else "text that is")
+    unclear = "text such as 03/07/2024, of which month and day cannot be distinguished"
+    raise _no_dates(unclear if forms else "text that is none")
 
 
 def _no_dates(what: str) -> InputError:
-    tail = " cannot be distinguished" if what.endswith("day") else " none"
     return InputError(
-        "time", "hold dates", what + tail,
+        "time", "hold dates", what,
         "write them as 2024-03-07, or pass period=None to take the values as they are.",
     )  # fmt: skip
 
 
 def name_periods(keys: Iterable[tuple[str, ...]], period: str | None) -> dict[Any, str]:
-    """The name of the period of each key of :func:`time_keys`."""
+    """The name of the period of each key of :func:`time_keys`, which sorts as time does."""
     distinct = list(dict.fromkeys(keys))
     if period is not None:
-        return {key: label_of(_date(key), period) for key in distinct}
-    values = _numbers([key[0] for key in distinct])
-    named = in_order(values)
-    return {key: named[value] for key, value in zip(distinct, values, strict=True)}
-
-
-def _numbers(texts: list[str]) -> list[Any]:
-    """As numbers, which sort as such, where all of them are."""
+        parts = ((int(float(v)) for v in (*key, "1", "1")[:3]) for key in distinct)
+        days = (date(year, month, day) for year, month, day in parts)
+        return {key: label_of(day, period) for key, day in zip(distinct, days, strict=True)}
+    values: list[Any] = [key[0] for key in distinct]
     try:
-        values = [float(text) for text in texts]
+        numbers = [float(text) for text in values]
+        values = [int(value) if value.is_integer() else value for value in numbers]
     except ValueError:
-        return texts
-    return [int(value) if value.is_integer() else value for value in values]
-
-
-def _date(key: tuple[str, ...]) -> date:
-    year, month, day = (int(float(v)) for v in (*key, "1", "1")[:3])
-    return date(year, month, day)
+        pass  # texts, which sort as such
+    order = sorted(set(values))
+    names = [str(value) for value in order]
+    if sorted(names) != names:  # 9 comes after 10 as text
+        width = len(str(len(order)))
+        names = [f"{k + 1:0{width}d}: {name}" for k, name in enumerate(names)]
+    named = dict(zip(order, names, strict=True))
+    return {key: named[value] for key, value in zip(distinct, values, strict=True)}
 
 
 # ------------------------------------------------------------------------------------------------
@@ -231,7 +212,6 @@ class CellSeries(Mapping[str, Cells]):
 
     def gathered(self, period: str) -> CellSeries:
         """Cells of days, by the dates in their names, for longer periods."""
-        check_period(period)
         needs_day = period in ("day", "week")
         parts: dict[str, list[Any]] = {}
         for name, own in self.parts.items():
@@ -289,13 +269,12 @@ def _counted_before(table: Any, flat: bool) -> CellSeries | None:
         return CellSeries(table.parts, flat)
     if not isinstance(table, Mapping):
         return None
-    if table and not any(isinstance(v, Cells) or are_cell_files(v) for v in table.values()):
+    others = [k for k, v in table.items() if not (isinstance(v, Cells) or are_cell_files(v))]
+    if table and len(others) == len(table):
         return None
-    for name, part in table.items():
-        if not (isinstance(part, Cells) or are_cell_files(part)):
-            raise InputError(
-                "table", f"hold Cells for every period, got {type(part).__name__} for {name!r}"
-            )
+    for name in others:
+        got = f"{type(table[name]).__name__} for {name!r}"
+        raise InputError("table", "hold Cells for every period", got)
     return CellSeries({str(name): [part] for name, part in table.items()}, flat)
 
 
@@ -322,6 +301,16 @@ def count_periods(
     **names : str
         y_true, y_pred, sensitive_features, sample_weight, frequency, missing and assume.
     """
+    if isinstance(table, Mapping):
+        raise InputError(
+            "table", "be a frame with a column of dates, a path, an address, a relation or a "
+            "mapping of period to Cells, got a mapping of other things",
+            hint="columns in a dict become a frame with pandas.DataFrame(columns).",
+        )  # fmt: skip
+    needed = {"time": time, **names}
+    for argument in ("time", "y_pred", "sensitive_features"):
+        if needed[argument] is None:
+            raise InputError(argument, "name a column of the table, got None")
     names["missing"] = names["missing"] or ()
     wanted = names["sensitive_features"]
     if isinstance(wanted, Mapping) and cluster is not None:
@@ -329,8 +318,7 @@ def count_periods(
     more = [name for name in (time, cluster) if name is not None]
     more = [name for name in more if name not in ([wanted] if isinstance(wanted, str) else wanted)]
     columns = columns_of(**names, keys=more)
-    opened = open_table(table, columns, engine)
-    check_columns(opened.kinds(), columns, {"time": time, "cluster": cluster})
+    opened = open_table(table, columns, engine, time=time, cluster=cluster)
     rows = opened.rows.select(*columns.names)
     if cluster is not None and isinstance(rows, nw.LazyFrame):
         rows = nw.from_native(Engine(rows).run(rows), eager_only=True)
@@ -350,7 +338,7 @@ def count_periods(
     except Exception as error:  # of the library that parses text
         if column_kind(rows.collect_schema()[time]) != "text" or period is None:
             raise
-        raise ValueError(f"{_no_dates('text that is')} The engine says: {error}") from error
+        raise ValueError(f"{_no_dates('text that is none')} The engine says: {error}") from error
     return _count_held(rows, list(keys), period, cluster, names)
 
 
@@ -533,7 +521,9 @@ def monitor(
     ('changed', '2024-08')
     """
     check_watch(criteria, level, estimator)
-    columns = {
+    if period not in (None, "auto", *PERIODS):
+        raise InputError("period", f"be None or one of {', '.join(PERIODS)}, got {period!r}")
+    columns: dict[str, Any] = {
         "time": time, "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
         "missing": missing or None, "assume": assume,
@@ -545,7 +535,7 @@ def monitor(
     if series is None:
         unit = "month" if period == "auto" else period
         named = {**columns, "y_true": None} if flat else columns
-        series, samples = _counted_now(table, unit, engine, named)
+        series, samples = count_periods(table, unit, engine, **named)
         notes = absent(list(series), unit)
     else:
         for argument, value in {**columns, "engine": engine}.items():
@@ -558,19 +548,3 @@ def monitor(
         series, series.total(), criteria=criteria, limits=limits, level=level,
         estimator=estimator, notes=notes, samples=samples,
     )  # fmt: skip
-
-
-def _counted_now(
-    table: Any, period: str | None, engine: str | None, columns: dict[str, Any]
-) -> tuple[CellSeries, Samples | None]:
-    check_period(period)
-    if isinstance(table, Mapping):
-        raise InputError(
-            "table", "be a frame with a column of dates, a path, an address, a relation or a "
-            "mapping of period to Cells, got a mapping of other things",
-            hint="columns in a dict become a frame with pandas.DataFrame(columns).",
-        )  # fmt: skip
-    for argument in ("time", "y_pred", "sensitive_features"):
-        if columns[argument] is None:
-            raise InputError(argument, "name a column of the table, got None")
-    return count_periods(table, period, engine, **columns)

@@ -629,7 +629,7 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
         if name not in columns.controls:
             check_count(values, int(facts["n"]), kind_of(values), name)
         coded.append((codes, values))
-    codes, labels = coded[0] if len(coded) == 1 else cross(coded)
+    codes, labels = cross(coded)
     n: NDArray[Any] = _floats(table, "n") if columns.frequency == PEOPLE else _whole(table, "n")
     known = codes >= 0
     unknown = int(n[~known].sum())

@@ -35,7 +35,7 @@ from sklearn.utils import check_array
 from .._core.arrays import Vector
 from .._core.files import TableError, write_text
 from .._core.validation import InputError, quote
-from ..data.bands import Bands
+from ..data.bands import Bands, measurement
 from ..data.encoding import Column, encode
 
 if TYPE_CHECKING:
@@ -855,7 +855,7 @@ class TableModel(Saves):
             return table.column(name).to_pylist()
         bands = self.bands[self.banded.index(name)]
         try:
-            return bands.apply(table.column(name))
+            return bands.apply(measurement(table.column(name))).tolist()
         except ValueError as error:
             kind = "dates" if bands.dates else "numbers"
             raise TableError(
