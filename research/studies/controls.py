@@ -136,7 +136,7 @@ def replicate(design: str, seed: int, everything: bool):
         name = "logistic" if design in FAIR else "auto"
         result = audit_given(
             Sample(groups, s, controls=controls), get_estimator(name), 0, seed=0,
-            confidence_level=0.95, estimator=name, n_boot=0,
+            confidence_level=0.95, estimator=name,
         )  # fmt: skip
     return result.gaps, result.information
 
@@ -313,7 +313,7 @@ def repeat_hard(design: str, replications: int) -> dict[str, Any]:
             warnings.simplefilter("ignore")
             result = audit_given(
                 Sample(groups, s, controls=read_controls(C, n)), get_estimator("logistic"), "r",
-                seed=0, confidence_level=0.95, estimator="logistic", n_boot=0,
+                seed=0, confidence_level=0.95, estimator="logistic",
             )  # fmt: skip
         gap = result.gap()
         guard = not gap.balance.is_balanced

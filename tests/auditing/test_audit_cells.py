@@ -115,7 +115,6 @@ def test_more_people_than_rows_are_made_of(monkeypatch, weighted):
         ({"estimator": "knn"}, "`estimator` must be auto, logistic or lspc for cells, got 'knn'"),
         ({"estimator": eh.Fourier()}, "got 'Fourier', which needs rows"),
         ({"controls": np.zeros(100)}, "`controls` must be left out for cells: which needs rows"),
-        ({"n_boot": 10}, "`n_boot` must be left out for cells: which needs rows"),
         ({"cluster": np.arange(100)}, "`cluster` must be left out for cells: which needs rows"),
         ({"y_pred": np.zeros(100)}, "`y_pred` must be left out for cells: which they hold"),
         ({"sensitive_features": "x"}, "`sensitive_features` must be left out for cells"),

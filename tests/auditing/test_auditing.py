@@ -12,6 +12,7 @@ import evenhand as eh
 from distributions import bivariate_normal_scenario, random_scenario
 from evenhand.auditing import audits as auditing
 from evenhand.auditing.audits import r2_of
+from evenhand.auditing.figures import some_rows
 from evenhand.auditing.group_tables import summarize_groups
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
@@ -54,21 +55,6 @@ def test_chain_rule(audit):
     joint = audit.independence.nats + audit.sufficiency.nats
     target = audit.independence.normalizer - audit.separation.normalizer
     assert joint == pytest.approx(target + audit.separation.nats)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_standard_errors_match_the_bootstrap(data, weighted):
-    w = np.random.default_rng(0).exponential(1.0, 3000) if weighted else None
-    options = {"sensitive_features": data.a, "sample_weight": w, "estimator": "logistic"}
-    plain = eh.audit(data.y, data.s, **options)
-    boot = eh.audit(data.y, data.s, n_boot=1000, random_state=0, **options)
-    again = eh.audit(data.y, data.s, n_boot=1000, random_state=0, **options)
-    for a, b, c in zip(
-        plain.measures.values(), boot.measures.values(), again.measures.values(), strict=True
-    ):
-        assert a.value == b.value
-        assert b.stderr == pytest.approx(a.stderr, rel=0.08)
-        assert b.stderr == c.stderr
 
 
 def test_standard_errors_match_the_spread_over_samples():
@@ -356,10 +342,6 @@ def test_weights_of_any_size(data, estimator, scale):
         ({"confidence_level": 1.0}, "`confidence_level` must lie between 0 and 1"),
         ({"confidence_level": "0.95"}, "between 0 and 1, got '0.95'. Hint: a number such as 0.95"),
         ({"confidence_level": None}, "`confidence_level` must lie between 0 and 1, got None"),
-        ({"n_boot": -1}, "`n_boot` must be 0 or an integer of at least 2, got -1. Hint: 0 uses"),
-        ({"n_boot": 1.5}, "`n_boot` must be 0 or an integer of at least 2, got 1.5"),
-        ({"n_boot": 1}, "`n_boot` must be 0 or an integer of at least 2, got 1"),
-        ({"n_boot": True}, "`n_boot` must be 0 or an integer of at least 2, got True"),
         ({"random_state": -1}, "`random_state` must be a nonnegative integer, .* got -1. Hint: an"),
         ({"random_state": "0"}, "`random_state` must be a nonnegative integer, .* got '0'"),
         ({"random_state": True}, "`random_state` must be a nonnegative integer, .* got True"),
@@ -402,13 +384,11 @@ def test_names_that_are_the_same_as_text_are_refused(data, form):
         eh.audit(data.y, data.s, sensitive_features=attributes, per_attribute=True)
 
 
-def test_the_bootstrap_repeats_without_a_seed(data):
-    options = {"sensitive_features": data.a, "estimator": "logistic", "n_boot": 20}
-    first = eh.audit(data.y, data.s, **options)
-    assert eh.audit(data.y, data.s, **options) == first
-    assert eh.audit(data.y, data.s, random_state=0, **options) == first
-    other = eh.audit(data.y, data.s, random_state=1, **options)
-    assert other.independence.stderr != first.independence.stderr
+def test_no_seed_is_seed_zero(data):
+    options = {"sensitive_features": data.a[:300], "estimator": "fourier"}
+    first = eh.audit(data.y[:300], data.s[:300], **options)
+    assert eh.audit(data.y[:300], data.s[:300], random_state=0, **options) == first
+    assert eh.audit(data.y[:300], data.s[:300], random_state=1, **options) != first
 
 
 SEEDS = [
@@ -426,11 +406,12 @@ SEEDS = [
 )
 def test_every_kind_of_seed_repeats(data, estimator, make):
     rows = slice(0, 300)
-    y, s, options = data.y[rows], data.s[rows], {"sensitive_features": data.a[rows], "n_boot": 5}
-    options["estimator"] = estimator
+    y, s = data.y[rows], data.s[rows]
+    # Groups that the score does not tell: p-values that draws of permutations move.
+    options = {"sensitive_features": data.a[rows][::-1], "estimator": estimator}
     first = eh.audit(y, s, random_state=make(), **options)
     assert eh.audit(y, s, random_state=make(), **options) == first
-    assert first.independence.stderr != eh.audit(y, s, **options).independence.stderr
+    assert first != eh.audit(y, s, **options)
 
 
 @pytest.mark.parametrize("size", [1e200, 1e300, 1e308])
@@ -466,7 +447,7 @@ def test_a_handful_of_rows_proves_nothing(estimator):
 def test_rows_for_figures_are_spread_over_each_group():
     codes = np.r_[np.zeros(9000, int), np.ones(30, int), np.zeros(970, int)]
     groups = resolve_groups(codes, n_rows=10_000)
-    kept = auditing.sample_rows(Sample(groups, np.arange(10_000.0)), limit=1000)
+    kept = some_rows(Sample(groups, np.arange(10_000.0)), limit=1000)
     first = np.flatnonzero(codes == 0)[np.linspace(0, 9969, 500).astype(int)]
     expected = np.sort(np.r_[first, np.flatnonzero(codes == 1)])
-    np.testing.assert_array_equal(kept["s"], expected)
+    np.testing.assert_array_equal(kept.scores, expected)

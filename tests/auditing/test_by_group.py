@@ -162,8 +162,8 @@ def test_shown_written_and_refused(audits):
         rows.by_group("max_error")
     with pytest.raises(ValueError, match="be 'largest', 'overall' or one of"):
         rows.by_group("r2_score", reference="nobody")
-    with pytest.raises(ValueError, match="one read back from a file does not"):
-        pickle.loads(pickle.dumps(rows)).by_group("r2_score")
+    again = pickle.loads(pickle.dumps(rows)).by_group("r2_score")
+    assert again.values == rows.by_group("r2_score").values
     _, s, a, _ = draw()
     with pytest.raises(ValueError, match="not be asked of an audit without `y_true`"):
         audit(None, s, a).by_group("r2_score")

@@ -80,5 +80,5 @@ def test_sample_keeps_the_largest_groups(audit):
 def test_drawn_rows_an_empty_audit_is_refused(audit):
     from dataclasses import replace
 
-    with pytest.raises(ValueError, match="must come from evenhand"):
-        curves.drawn_rows(replace(audit, _sample={}))
+    with pytest.raises(ValueError, match="must hold its rows"):
+        curves.drawn_rows(replace(audit, _rows=None))

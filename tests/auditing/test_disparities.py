@@ -25,7 +25,8 @@ def rows():
 
 def test_means_errors_and_slopes_match_numpy_and_statsmodels(rows):
     y, s, a = rows
-    table, gaps = summarize_groups(Sample(resolve_groups(a, n_rows=len(a)), s, y), 0.95)
+    table = summarize_groups(Sample(resolve_groups(a, n_rows=len(a)), s, y), 0.95)
+    gaps = table.gaps
     columns = table.columns
     for k in range(3):
         ys, ss = y[a == k], s[a == k]
@@ -53,7 +54,8 @@ def test_means_errors_and_slopes_match_numpy_and_statsmodels(rows):
 def test_distribution_gaps_match_scipy(rows, rounded):
     _, s, a = rows
     s = np.round(s, 1) if rounded else s
-    table, gaps = summarize_groups(Sample(resolve_groups(a, n_rows=len(a)), s, None), 0.95)
+    table = summarize_groups(Sample(resolve_groups(a, n_rows=len(a)), s, None), 0.95)
+    gaps = table.gaps
     for k in range(3):
         inside, outside = s[a == k], s[a != k]
         expected = stats.ks_2samp(inside, outside).statistic
@@ -70,7 +72,7 @@ def test_many_rows_use_a_grid_within_its_resolution():
     a = rng.integers(0, 2, n)
     s = rng.normal(size=n) + 0.2 * a
     s[:5000] = 0.25  # a point mass
-    table, _ = summarize_groups(Sample(resolve_groups(a, n_rows=n), s, None), 0.95)
+    table = summarize_groups(Sample(resolve_groups(a, n_rows=n), s, None), 0.95)
     expected = stats.ks_2samp(s[a == 0], s[a == 1]).statistic
     assert table.columns["kolmogorov_smirnov"][0] == pytest.approx(expected, abs=1e-3)
     expected = stats.wasserstein_distance(s[a == 0], s[a == 1])
@@ -92,7 +94,7 @@ def test_distance_of_many_rows_with_heavy_tails(kind):
         s[rng.random(n) < 0.5 + 0.02 * a] = s.min()
     elif kind == "few":
         s = np.clip(np.round(s), -1, 3)
-    table, _ = summarize_groups(Sample(resolve_groups(a, n_rows=n), s, None), 0.95)
+    table = summarize_groups(Sample(resolve_groups(a, n_rows=n), s, None), 0.95)
     expected = stats.wasserstein_distance(s[a == 0], s[a == 1])
     assert table.columns["wasserstein"][0] == pytest.approx(expected, rel=1e-2)
     expected = stats.ks_2samp(s[a == 0], s[a == 1]).statistic
@@ -102,21 +104,21 @@ def test_distance_of_many_rows_with_heavy_tails(kind):
 def test_integer_weights_are_repeated_rows(rows):
     y, s, a = rows
     w = np.random.default_rng(2).integers(1, 4, len(y))
-    weighted, _ = summarize_groups(
+    weighted = summarize_groups(
         Sample(resolve_groups(a, n_rows=len(a), sample_weight=w), s, y), 0.9
     )
     again = np.repeat(np.arange(len(y)), w)
     groups = resolve_groups(a[again], n_rows=len(again))
-    repeated, _ = summarize_groups(Sample(groups, s[again], y[again]), 0.9)
+    repeated = summarize_groups(Sample(groups, s[again], y[again]), 0.9)
     for name in ("share", "mean_score", "sd_target", "mae", "rmse", "wasserstein"):
         assert weighted.columns[name] == pytest.approx(repeated.columns[name])
 
 
 def test_certain_probabilities_equal_labels(rows):
     y, s, a = rows
-    hard, _ = summarize_groups(Sample(resolve_groups(a, n_rows=len(a)), s, y), 0.95)
+    hard = summarize_groups(Sample(resolve_groups(a, n_rows=len(a)), s, y), 0.95)
     proxy = Proxy(np.eye(3)[a], [0, 1, 2])
-    soft, _ = summarize_groups(Sample(resolve_groups(proxy, n_rows=len(a)), s, y), 0.95)
+    soft = summarize_groups(Sample(resolve_groups(proxy, n_rows=len(a)), s, y), 0.95)
     for name, values in hard.columns.items():
         if name != "group":
             assert soft.columns[name] == pytest.approx(values), name
@@ -128,7 +130,7 @@ def test_a_group_of_one_row_has_no_interval(rows):
     a[0] = 3
     with pytest.warns(UserWarning, match="single row"):
         groups = resolve_groups(a, n_rows=len(a))
-    table, _ = summarize_groups(Sample(groups, s, y), 0.95)
+    table = summarize_groups(Sample(groups, s, y), 0.95)
     assert np.isnan(table.columns["mean_score_low"][3])
     assert np.isnan(table.columns["calibration_slope"][3])
 
@@ -220,7 +222,7 @@ def test_each_group_is_as_exact_as_if_it_were_alone(kind, member):
     elif member == "probabilities":
         who = Proxy(np.eye(2)[a])
     groups = resolve_groups(who, n_rows=len(y), sample_weight=weight)
-    columns = summarize_groups(Sample(groups, s, y), 0.95)[0].columns
+    columns = summarize_groups(Sample(groups, s, y), 0.95).columns
     for k in range(2):
         with np.errstate(invalid="ignore", divide="ignore"):
             expected = by_numpy(y[a == k], s[a == k], w[a == k])
@@ -242,7 +244,8 @@ def test_a_group_predicted_exactly_has_no_error(seed):
     a = np.arange(1000) % 2
     y = rng.lognormal(11, 1, 1000)
     s = np.where(a == 0, y, y * np.exp(0.5 * rng.normal(size=1000)))
-    table, gaps = summarize_groups(Sample(resolve_groups(a, n_rows=1000), s, y), 0.95)
+    table = summarize_groups(Sample(resolve_groups(a, n_rows=1000), s, y), 0.95)
+    gaps = table.gaps
     columns = table.columns
     for name in ("rmse", "mae", "mean_residual"):
         assert columns[name][0] == columns[f"{name}_low"][0] == columns[f"{name}_high"][0] == 0
@@ -259,7 +262,7 @@ def test_a_constant_within_a_group_has_no_spread():
     y = rng.normal(size=900)
     s = np.where(a == 0, 0.1, y)
     for who in (a, Proxy(np.eye(3)[a])):
-        columns = summarize_groups(Sample(resolve_groups(who, n_rows=900), s, y), 0.95)[0].columns
+        columns = summarize_groups(Sample(resolve_groups(who, n_rows=900), s, y), 0.95).columns
         assert columns["mean_score"][0] == 0.1
         assert columns["sd_score"][0] == 0
         assert np.isnan(columns["calibration_slope"][0])
@@ -272,7 +275,7 @@ def test_overlapping_probabilities_far_from_zero():
     y = 1e8 + rng.normal(size=n)
     s = y + rng.normal(size=n)
     groups = resolve_groups(Proxy(p), n_rows=n, sample_weight=rng.uniform(0.5, 2, n))
-    columns = summarize_groups(Sample(groups, s, y), 0.95)[0].columns
+    columns = summarize_groups(Sample(groups, s, y), 0.95).columns
     for k in range(3):
         expected = by_numpy(y, s, p[:, k] * groups.weight)
         for name in ("sd_score", "sd_target", "sd_residual", "mae", "rmse", "calibration_slope"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -378,26 +379,13 @@ def test_of_an_audit(audit):
     assert held["standing"]["black"] == "better off"
 
 
-def test_a_pickled_audit_is_small_and_knows_the_usual_cutoffs(audit):
-    data = pickle.dumps(audit)
-    assert len(data) < 200_000
-    back = pickle.loads(data)
+def test_a_pickled_audit_keeps_its_rows(audit):
+    back = pickle.loads(pickle.dumps(audit))
     for side in ("high", "low"):
-        wanted = {"at": ("median", 0.8), "favorable": side}
+        wanted = {"at": ("median", 0.3), "favorable": side}
         assert back.impact(**wanted).to_dict() == audit.impact(**wanted).to_dict()
-    with pytest.raises(ValueError, match=r"`at` must be among median, 0.2, 0.8 .* got 0.3"):
-        back.impact(at=(0.3,))
-    again = pickle.loads(pickle.dumps(back))
-    assert again.impact().to_dict() == back.impact().to_dict()
-
-
-def test_an_audit_of_many_groups_keeps_no_rows_in_a_file():
-    rng = np.random.default_rng(0)
-    a = rng.integers(0, 60, 3000).astype(str)
-    made = eh.audit(None, rng.standard_normal(3000), sensitive_features=a, estimator="lspc")
-    assert len(made.impact(smallest=0.0).apart) == 0
-    with pytest.raises(ValueError, match="`audit` must hold its rows"):
-        pickle.loads(pickle.dumps(made)).impact()
+    with pytest.raises(ValueError, match=r"`audit` must hold its rows for this\. Hint: call"):
+        replace(audit, _rows=None).impact()
 
 
 def jackknife(statistic, y, s, a, w, cluster):
@@ -429,7 +417,7 @@ def test_errors_of_the_table_of_groups_are_those_of_the_jackknife(clustered):
     rows = Sample.read(
         y, s, sensitive_features=a, sample_weight=w, cluster=cluster if clustered else None
     ).known()
-    columns = summarize_groups(rows, 0.95)[0].columns
+    columns = summarize_groups(rows, 0.95).columns
     t = stats.t.ppf(0.975, columns["n_effective"][1] - 1)
     names = ("mean_score", "mean_target", "mae", "rmse", "calibration_slope")
     errors = [(columns[f"{x}_high"][1] - columns[x][1]) / t for x in names]
@@ -546,13 +534,9 @@ def test_errors_of_distances_are_those_of_new_samples(name, clustered):
     assert errors[:, 1].mean() == pytest.approx(values[:, 1].std(), rel=0.2)
 
 
-def test_further_numbers_need_rows_and_a_target():
+def test_further_numbers_need_a_target():
     y, s, a = further_rows()
     audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
-    back = pickle.loads(pickle.dumps(audit))
-    for name, limit in (("dsm", 0.1), ("mae_ratio", (0.5, 2))):
-        with pytest.raises(ValueError, match="an audit that was read back from a file"):
-            back.verdict(eh.Tolerance(**{name: limit}))
     plain = eh.audit(None, s, sensitive_features=a, estimator="logistic")
     with pytest.raises(ValueError, match="not ask for dsm, which this audit has not measured"):
         plain.verdict(eh.Tolerance(dsm=0.1))

@@ -252,7 +252,7 @@ def test_draws_repeat_and_follow_the_seed():
     assert "1999 draws" in first.method
     assert run("separation", t, z, a, random_state=1) == first
     assert run("separation", t, z, a) == run("separation", t, z, a, random_state=0)
-    other = run("separation", t, z, a, random_state=np.random.RandomState(2))
+    other = run("separation", t, z, a, random_state=np.random.default_rng(2))
     assert other.statistic == first.statistic
     assert other.p_value != first.p_value
     assert other.p_value == pytest.approx(first.p_value, abs=0.06)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -40,23 +42,38 @@ def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -
     return nw.from_dict(data, backend=cast(Any, backend)).to_native()
 
 
-def tabulate(items: Iterable[Any], *names: str) -> dict[str, list[Any]]:
-    """Columns of some attributes of results; a pair such as `interval` becomes `low` and `high`."""
+def tabulate(items: Iterable[Any], *names: str, **renamed: str) -> dict[str, list[Any]]:
+    """Columns of some attributes of results; a pair such as `interval` becomes `low` and `high`.
+
+    An estimate becomes its value, error and interval. `renamed` are columns by the path of an
+    attribute, such as ``p_value="adjusted.p_value"``.
+    """
     columns: dict[str, list[Any]] = {}
     items = list(items)
-    for name in names:
-        values = [getattr(item, name) for item in items]
+    for name, path in [*zip(names, names, strict=True), *renamed.items()]:
+        values = list(map(attrgetter(path), items))
         if name in ("interval", "tolerance", "bounds"):
             prefix = "" if name == "interval" else f"{name}_"
             for j, end in enumerate(("low", "high")):
                 columns[prefix + end] = [value[j] for value in values]
+        elif values and hasattr(values[0], "interval"):
+            part = tabulate(values, "value", "stderr", "interval")
+            columns[name] = part.pop("value")
+            columns |= {f"{name}_{key}": column for key, column in part.items()}
         else:
             columns[name] = values
     return columns
 
 
 def json_safe(value: Any) -> Any:
-    """Plain values that JSON can hold: lists for tuples, None for what is not finite."""
+    """Plain values that JSON can hold: lists for tuples, None for what is not finite.
+
+    Of a result what its `to_dict` says, or its fields by name.
+    """
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
+    elif is_dataclass(value):
+        value = vars(value)
     if isinstance(value, dict):
         return {str(k): json_safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

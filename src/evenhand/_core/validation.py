@@ -146,16 +146,6 @@ def check_confidence_level(confidence_level: Any) -> float:
     return float(confidence_level)
 
 
-def check_n_boot(n_boot: Any) -> int:
-    """0, or enough draws to have a spread."""
-    if isinstance(n_boot, bool) or not isinstance(n_boot, Integral) or n_boot < 0 or n_boot == 1:
-        raise InputError(
-            "n_boot", "be 0 or an integer of at least 2", repr(n_boot),
-            "0 uses the influence function; a bootstrap takes some hundred draws.",
-        )  # fmt: skip
-    return int(n_boot)
-
-
 def check_seed(random_state: Any) -> int:
     """A seed below 2³², which every generator accepts; 0 for None, so that results repeat."""
     if random_state is None:

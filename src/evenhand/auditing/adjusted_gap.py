@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from .._core.arrays import Vector
 from ..data.groups import Groups
 from ..data.weights import cluster_sums, degrees_of_freedom
 from ..measures.balancing import Balance, Basis, boost
 from ..measures.effective import LEAST, group_sizes, unit_masses
-from .influence import holm
+from .influence import holm, two_sided
 
 # A percentage needs a score with a natural zero: nearly all of one sign, that of its mean.
 POSITIVE_SHARE = 0.95
@@ -49,6 +48,9 @@ class Estimate:
 
     def __float__(self) -> float:
         return self.value
+
+
+MISSING = Estimate(math.nan, math.nan, (math.nan, math.nan), math.nan)
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,6 @@ class AdjustedGap:
     @property
     def is_estimated(self) -> bool:
         return not math.isnan(self.adjusted.value)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything by name."""
-        held = (Estimate, Imbalance)
-        return {k: dict(vars(v)) if isinstance(v, held) else v for k, v in vars(self).items()}
 
 
 def adjusted_gaps(
@@ -241,18 +238,18 @@ class _Gaps:
     def _percent(self, value: float, psi: Vector, used: list[int]) -> Estimate:
         """In percent of the reference's mean."""
         if not self.is_positive:
-            return missing_estimate()
+            return MISSING
         change = 100 * (psi / self.mean - value / self.mean**2 * self.psi)
         return self.estimate(100 * value / self.mean, change, used)
 
     def _ratio(self, value: float, psi: Vector, inside: Vector, used: list[int]) -> Estimate:
         """In percent of what the reference with the group's controls would have."""
         if not self.is_positive or not math.isfinite(value):
-            return missing_estimate()
+            return MISSING
         mean, psi_mean = self._mean(inside)
         expected = mean - value
         if expected <= 0:
-            return missing_estimate()
+            return MISSING
         above = mean / expected
         change = 100 * above * (psi_mean / mean - (psi_mean - psi) / expected)
         return self.estimate(100 * (above - 1), change, used)
@@ -266,19 +263,10 @@ class _Gaps:
         squares = np.square(sums[used])
         count = int(used.sum())
         if count < 2 or not math.isfinite(value):
-            return missing_estimate()
+            return MISSING
         error = math.sqrt(float(squares.sum()) * count / (count - 1))
         freedom = degrees_of_freedom(squares, mass[used])
         half = float(stdtrit(freedom, self.tail)) * error
-        if error > 0:
-            p_value = 2.0 * float(stdtr(freedom, -abs(value) / error))
-        else:
-            p_value = 1.0 if value == 0.0 else 0.0
+        p_value = two_sided(value, error, freedom)
         skewness = float((sums[used] ** 3).sum()) / error**3 if error > 0 else 0.0
         return Estimate(value, error, (value - half, value + half), p_value, freedom, skewness)
-
-
-def missing_estimate() -> Estimate:
-    """No estimate: NaN throughout."""
-    nan = float("nan")
-    return Estimate(nan, nan, (nan, nan), nan)

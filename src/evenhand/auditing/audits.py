@@ -22,7 +22,6 @@ from .._core.validation import (
     check_column,
     check_confidence_level,
     check_index,
-    check_n_boot,
     check_names,
     check_seed,
     frame_columns,
@@ -43,7 +42,7 @@ from ..measures.exact_tests import TestResult, exact_fairness_p_values
 from ..measures.losses import Loss
 from ..measures.measures import measure
 from .conditional import Conditional, audit_given
-from .group_tables import AuditedRows, Disparities, GroupTable, summarize_groups
+from .group_tables import AuditedRows, GroupTable, summarize_groups
 from .imputed import Imputation, bound_gaps
 from .one_against_rest import worst_against_rest
 from .pricing import price, read_loss
@@ -117,29 +116,6 @@ def count_negative(rows: Sample) -> int:
     return int(np.count_nonzero(rows.scores < 0))
 
 
-def sample_rows(rows: Sample, limit: int = 6000) -> dict[str, Any]:
-    """Rows for the figures, evenly spaced within each group so that small groups keep theirs."""
-    groups = rows.groups
-    if groups.n_known <= limit:
-        taken = np.arange(groups.n_known)
-    elif groups.codes is None or groups.n_groups > limit // 50:
-        taken = np.linspace(0, groups.n_known - 1, limit).astype(int)
-    else:
-        each, counts = limit // groups.n_groups, groups.counts.astype(int)
-        # Two bytes a row: NumPy then sorts by counting.
-        order = np.argsort(groups.codes.astype(np.int16), kind="stable")
-        places = [
-            first + np.unique(np.linspace(0, count - 1, min(count, each)).astype(int))
-            for first, count in zip(np.cumsum(counts) - counts, counts, strict=True)
-        ]
-        taken = np.sort(order[np.concatenate(places)])
-    columns = {
-        "y": rows.target, "s": rows.scores, "weight": groups.weight, "codes": groups.codes,
-        "membership": groups.probabilities,
-    }  # fmt: skip
-    return {name: None if c is None else c[taken] for name, c in columns.items()}
-
-
 def _read_attributes(sensitive_features: Any, per_attribute: bool, n_models: int) -> dict[str, Any]:
     """Attributes by name where there are several."""
     attributes = attributes_of(sensitive_features)
@@ -177,19 +153,15 @@ def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str,
     }
 
 
-def describe_rows(
-    sample: Sample, units: Sample, table: GroupTable, gaps: Disparities
-) -> dict[str, Any]:
+def describe_rows(sample: Sample, units: Sample, table: GroupTable) -> dict[str, Any]:
     """The fields of an Audit that say what its rows are; `units` are those of known group."""
     return {
-        "disparities": gaps,
         "sensitive_name": units.groups.name,
         "labels": units.groups.label_names,
         "n_rows": sample.n_rows,
         "n_unknown": sample.n_rows - units.n_rows,
         "n_negative": count_negative(units),
         "_groups": table,
-        "_sample": sample_rows(units),
         "_rows": AuditedRows(units, unknown=_unknown_scores(sample)),
     }
 
@@ -221,7 +193,6 @@ def audit(
     estimator: Any = "auto",
     confidence_level: float = 0.95,
     random_state: Any = None,
-    n_boot: int = 0,
     per_attribute: bool = False,
 ) -> Audit | AuditSet:
     """Measure the fairness of a score, with uncertainty.
@@ -231,8 +202,8 @@ def audit(
     y_true : (n,) array or None, or Cells
         Targets; without them only independence can be measured. Or :class:`Cells`, which hold all
         that is needed of targets, scores, groups, weights and frequencies; these must then be left
-        out, as must `cluster`, `controls`, `exposure`, `loss` and `n_boot`, for which there would
-        have to be rows.
+        out, as must `cluster`, `controls`, `exposure` and `loss`, for which there would have to be
+        rows.
     y_pred : (n,) array, or a dict or frame of such columns
         Scores. Several columns give an :class:`AuditSet`, one audit per model.
     sensitive_features : array, series, frame, Proxy or Continuous
@@ -274,10 +245,7 @@ def audit(
     confidence_level : float
         Of all intervals.
     random_state : int, Generator, RandomState or None
-        For estimators, tests and bootstrap draws; None is seed 0.
-    n_boot : int
-        Replace the standard errors by those of this many bootstrap draws over rows or clusters, at
-        least 2 (with the fitted classifiers held fixed); 0 uses the influence function.
+        For estimators and tests; None is seed 0.
     per_attribute : bool
         With several attributes, return an :class:`AuditSet` of each by itself and of their
         intersection, rather than the intersection that holds the others.
@@ -308,10 +276,9 @@ def audit(
     given, seed = dict(locals()), check_seed(random_state)
     run = _Run(
         get_estimator(estimator, seed), _name_of(estimator),
-        check_confidence_level(confidence_level), seed, check_n_boot(n_boot), reference,
+        check_confidence_level(confidence_level), seed, reference,
     )  # fmt: skip
     need_rows = {name: given[name] for name in ("cluster", "controls", "exposure", "loss")}
-    need_rows["n_boot"] = run.n_boot or None
     others = {"y_pred": y_pred, "frequency": frequency}
     counted = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
     if isinstance(y_true, Cells):
@@ -379,7 +346,6 @@ class _Run:
     estimator_name: str
     confidence_level: float
     seed: int
-    n_boot: int
     reference: Any = "largest"
     loss: Loss | None = None
     frequent: bool = False  # rows were repeated by frequencies, for people who differ
@@ -387,12 +353,7 @@ class _Run:
     @property
     def how(self) -> dict[str, Any]:
         """What :func:`measure` takes by name."""
-        return {
-            "confidence_level": self.confidence_level,
-            "estimator": self.estimator_name,
-            "n_boot": self.n_boot,
-            "seed": self.seed,
-        }
+        return {"confidence_level": self.confidence_level, "estimator": self.estimator_name}
 
     def audit_rows(self, given: dict[str, Any], n_models: int) -> dict[str, Audit]:
         """Audits by model; several attributes are audited crossed and each by itself."""
@@ -447,7 +408,7 @@ class _Run:
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
         variables = complete(criteria, rows.variables)
-        entropies, tests, table, gaps = self._measure_and_test(rows, variables, estimated or rows)
+        entropies, tests, table = self._measure_and_test(rows, variables, estimated or rows)
         if warn:
             warn_shared_values(variables, entropies.alone, groups)
         measures = {
@@ -461,10 +422,10 @@ class _Run:
         single = groups.codes is not None and groups.measured is None and (crossed or warn)
         if single and groups.n_groups > 2:
             worst = worst_against_rest(
-                criteria, variables, groups, crossed, self.estimator, **self.how
+                criteria, variables, groups, crossed, self.estimator, seed=self.seed, **self.how
             )
         return Audit(
-            **describe_rows(sample, rows.by_exposure(), table, gaps),
+            **describe_rows(sample, rows.by_exposure(), table),
             measures=measures,
             confidence_level=self.confidence_level,
             name=name,
@@ -477,7 +438,7 @@ class _Run:
 
     def _measure_and_test(
         self, rows: Sample, variables: dict[str, Vector], estimated: Sample
-    ) -> tuple[Entropies, dict[str, TestResult], GroupTable, Disparities]:
+    ) -> tuple[Entropies, dict[str, TestResult], GroupTable]:
         criteria = measurable(estimated.variables)
 
         def estimate() -> Entropies:
@@ -490,7 +451,7 @@ class _Run:
             tests = exact_fairness_p_values(
                 criteria, variables, rows.groups, random_state=self.seed, ranks=ranks
             )
-            return tests, *summarize_groups(rows.by_exposure(), self.confidence_level, ranks["s"])
+            return tests, summarize_groups(rows.by_exposure(), self.confidence_level, ranks["s"])
 
         if rows.n_rows > EXACT_RANK_ROWS and n_threads() > 1:
             # The long loops release the interpreter lock.
@@ -543,7 +504,7 @@ class _Run:
             extras["pricing"] = price(rows, self.loss, self.confidence_level, reference)
         if rows.controls is not None:
             extras["conditional"] = audit_given(
-                rows, self.estimator, reference, warn=warn, **self.how
+                rows, self.estimator, reference, seed=self.seed, warn=warn, **self.how
             )
         return extras
 
@@ -585,7 +546,6 @@ def given_controls(
     cells = _present(cells, MAX_GROUPS**2)
     rows = sample_cells(cells, MOST_COMPARED, MOST_COMPARED)
     codes = rows.groups.codes
-    assert codes is not None
     first = len(cells.names) - n_controls
     own = [label[0] if first == 1 else label[:first] for label in cells.labels]
     attributes = tuple(dict.fromkeys(own))
@@ -601,7 +561,7 @@ def given_controls(
     return audit_given(
         replace(rows, groups=groups, controls=controls), get_estimator(estimator, random_state),
         reference, seed=random_state, confidence_level=confidence_level,
-        estimator=_name_of(estimator), n_boot=0,
+        estimator=_name_of(estimator),
     )  # fmt: skip
 
 
@@ -634,60 +594,36 @@ def _regroup(rows: Sample, levels: tuple[Any, ...], at: Rows, name: str) -> Samp
 
 def _exact(audit: Audit, cells: Cells, at: Rows) -> Audit:
     """Put in what the sums say exactly; `at` is the group of each label of the cells."""
-    own, n_groups = at[cells.group], len(audit.labels)
-    sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(
-        np.float64
-    )
-    count = np.bincount(own, cells.count, n_groups).astype(np.float64)
+    own, n_groups, columns = at[cells.group], len(audit.labels), audit._groups.columns
+    sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(float)
+    mass, exact = sums[:, WEIGHT], dict(columns)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        table, values = _exact_table(audit._groups.columns, cells, sums, count)
+        size = np.square(mass) / sums[:, WEIGHT2]
+        values, spreads = _moments(cells, sums)
         r2 = _r2(cells) if cells.has_target else float("nan")
-    gaps = replace(audit.disparities, mean_score_gap=float(np.ptp(values["mean_score"])))
-    if cells.has_target:
-        rmse = values["rmse"]
-        ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
-        gaps = replace(gaps, rmse_ratio=ratio)
-    rows = audit._rows
-    if isinstance(rows, AuditedRows):
-        rows = rows.standing_for(cells.n)
+        # Where rows stand for several people their margins are those of fewer.
+        shrink = np.sqrt(np.asarray(columns["n_effective"]) / size)
+        for name in columns:
+            if f"{name}_low" in columns:
+                before = np.asarray(columns[name])
+                value = values.get(name, before)
+                exact[name] = value.tolist()
+                for end in ("low", "high"):
+                    margin = np.asarray(columns[f"{name}_{end}"]) - before
+                    exact[f"{name}_{end}"] = (value + margin * shrink).tolist()
+    exact |= {name: spread.tolist() for name, spread in spreads.items()}
+    exact["n"] = [int(c) for c in np.bincount(own, cells.count, n_groups)]
+    exact |= {"share": (mass / mass.sum()).tolist(), "n_effective": size.tolist()}
     return replace(
         audit, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
-        disparities=gaps, _groups=GroupTable(table), _rows=rows,
+        _groups=GroupTable(exact), _rows=audit._held.standing_for(cells.n),
     )  # fmt: skip
-
-
-def _exact_table(
-    columns: dict[str, list[Any]], cells: Cells, sums: Vector, count: Vector
-) -> tuple[dict[str, list[Any]], dict[str, Vector]]:
-    mass = sums[:, WEIGHT]
-    size = np.square(mass) / sums[:, WEIGHT2]
-    values, spreads = _moments(cells, sums)
-    # Where rows stand for several people their margins are those of fewer.
-    shrink = np.sqrt(np.asarray(columns["n_effective"]) / size)
-    out = dict(columns)
-    for name in columns:
-        if f"{name}_low" in columns:
-            before = np.asarray(columns[name])
-            value = values.get(name, before)
-            out[name] = value.tolist()
-            for end in ("low", "high"):
-                margin = np.asarray(columns[f"{name}_{end}"]) - before
-                out[f"{name}_{end}"] = (value + margin * shrink).tolist()
-    out |= {name: spread.tolist() for name, spread in spreads.items()}
-    out |= {
-        "n": [int(c) for c in count],
-        "share": (mass / mass.sum()).tolist(),
-        "n_effective": size.tolist(),
-    }
-    return out, values
 
 
 def _moments(cells: Cells, sums: Vector) -> tuple[dict[str, Vector], dict[str, Vector]]:
     """Means, errors and slopes of each group, and standard deviations, by name of the column."""
     edges, mass = cells.edges, sums[:, WEIGHT]
-    s1, y1, s2, y2, sy = (
-        sums[:, j] / mass for j in (SCORE, TARGET, SCORE2, TARGET2, PRODUCT)
-    )  # fmt: skip
+    s1, y1, s2, y2, sy = (sums[:, j] / mass for j in (SCORE, TARGET, SCORE2, TARGET2, PRODUCT))
     variance_s = np.maximum(s2 - s1 * s1, 0.0)
     values, spreads = {"mean_score": s1 + edges.score.shift}, {"sd_score": np.sqrt(variance_s)}
     if edges.target is not None:

@@ -110,8 +110,7 @@ class ByGroup(Tabled):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
-        held = {**vars(self), "numbers": [vars(number) for number in self.numbers]}
-        return json_safe({"format": "evenhand.by_group", "version": 1, **held})
+        return json_safe({"format": "evenhand.by_group", "version": 1, **vars(self)})
 
 
 def metric_by_group(

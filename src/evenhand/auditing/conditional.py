@@ -8,7 +8,6 @@ score that is a function of controls and group gives the group away at a differe
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +17,10 @@ from scipy.special import fdtrc, gammaln
 from scipy.stats import f_oneway, rankdata, spearmanr
 
 from .._core.arrays import Matrix, Vector
-from .._core.frames import to_frame
+from .._core.frames import json_safe, tabulate
 from .._core.threads import one_blas_thread
-from .._core.validation import InputError
-from .._core.views import Shown
+from .._core.validation import InputError, warn_user
+from .._core.views import Tabled
 from ..data.controls import FEW_VALUES, Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
 from ..data.groups import Groups, GroupWarning
@@ -29,18 +28,12 @@ from ..data.sample import Sample
 from ..data.weights import cluster_groups, mean_one, renumber
 from ..estimators.estimation import EntropyEstimator, RowLosses
 from ..estimators.ranks import Ranks
-from ..measures.balancing import (
-    LEAST_COUNTERPARTS,
-    Regression,
-    add_leaves,
-    build_basis,
-    log_odds,
-)
+from ..measures.balancing import LEAST_COUNTERPARTS, Regression, add_leaves, build_basis, log_odds
 from ..measures.covariances import root_inverse
 from ..measures.entropies import Entropies, estimate_entropies
 from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value
 from ..measures.measures import Measure, measure
-from .adjusted_gap import AdjustedGap, Estimate, Imbalance, adjusted_gaps
+from .adjusted_gap import AdjustedGap, Imbalance, adjusted_gaps
 from .influence import find_reference
 
 # ------------------------------------------------------------------------------------------------
@@ -217,7 +210,7 @@ def information_given(
             "expectation given them"
         )
     left = left_by_group_and_controls(s, expected, probabilities, groups)
-    information = measure(CONDITIONAL, result, p_value=test.p_value, seed=seed, **how)
+    information = measure(CONDITIONAL, result, p_value=test.p_value, **how)
     return information, test, summary, left
 
 
@@ -232,7 +225,7 @@ MANY_ALONE = 0.1
 
 
 @dataclass(frozen=True)
-class Conditional(Shown):
+class Conditional(Tabled):
     """What an audit with controls found.
 
     Attributes
@@ -295,47 +288,22 @@ class Conditional(Shown):
         names = ", ".join(repr(found.group) for found in self.gaps)
         raise KeyError(f"no gap of {group!r} against {self.reference!r}; there are {names}")
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """One row per group: raw, explained and adjusted gap with errors and intervals.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-        """
-        return to_frame(self.columns(), backend)
-
-    def columns(self) -> dict[str, list[Any]]:
-        """The columns of :meth:`to_frame`."""
-        columns: dict[str, list[Any]] = {
-            name: [getattr(gap, name) for gap in self.gaps]
-            for name in ("group", "reference", "n", "n_compared")
-        }
-        for part in ("raw", "explained", "adjusted"):
-            for name in (part, f"{part}_percent"):
-                found: list[Estimate] = [getattr(gap, name) for gap in self.gaps]
-                columns[name] = [e.value for e in found]
-                columns[f"{name}_stderr"] = [e.stderr for e in found]
-                columns[f"{name}_low"] = [e.interval[0] for e in found]
-                columns[f"{name}_high"] = [e.interval[1] for e in found]
-        columns["ratio_percent"] = [gap.ratio_percent.value for gap in self.gaps]
-        columns["p_value"] = [gap.adjusted.p_value for gap in self.gaps]
-        columns["p_adjusted"] = [gap.p_adjusted for gap in self.gaps]
-        columns["no_counterpart"] = [gap.no_counterpart for gap in self.gaps]
-        columns["imbalance"] = [gap.balance.largest for gap in self.gaps]
-        return columns
+    def _columns(self) -> dict[str, list[Any]]:
+        kinds = [n + end for n in ("raw", "explained", "adjusted") for end in ("", "_percent")]
+        return tabulate(
+            self.gaps, "group", "reference", "n", "n_compared", *kinds,
+            ratio_percent="ratio_percent.value", p_value="adjusted.p_value",
+            p_adjusted="p_adjusted", no_counterpart="no_counterpart", imbalance="balance.largest",
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name."""
-        out = dict(vars(self))
-        out["gaps"] = [gap.to_dict() for gap in self.gaps]
-        out["information"] = self.information.to_dict()
-        out["balance"] = dict(vars(self.balance))
-        return out
+        return json_safe({**vars(self), "balance": self.balance})
 
 
 def audit_given(
     rows: Sample, entropies: EntropyEstimator, reference: Any = "largest", *, seed: int,
-    warn: bool = True, stacklevel: int = 4, **how: Any,
+    warn: bool = True, **how: Any,
 ) -> Conditional:  # fmt: skip
     """Judge scores among people with the same controls.
 
@@ -352,7 +320,7 @@ def audit_given(
     warn : bool
         Warn of members without counterparts.
     how
-        Of :func:`measure`: `confidence_level`, `estimator` (its name), `n_boot`.
+        Of :func:`measure`: `confidence_level` and `estimator` (its name).
     """
     s, groups, controls = rows.scores, rows.groups, rows.controls
     assert controls is not None
@@ -376,7 +344,7 @@ def audit_given(
     others = np.delete(units.shares, at)
     alone = float(others @ [gap.no_counterpart for gap in gaps] / others.sum())
     if warn:
-        _warn_alone(gaps, stacklevel)
+        _warn_alone(gaps)
     return Conditional(
         tuple(gaps), information, controls.names, controls.left_out, groups.label_names[at],
         left < FUNCTION_SHARE, left, alone, summary, test.method, how["confidence_level"],
@@ -455,7 +423,7 @@ def _determines(column: Control, groups: Groups) -> bool:
     return bool(((table > 0).sum(axis=1) <= 1).all())
 
 
-def _warn_alone(gaps: list[AdjustedGap], stacklevel: int) -> None:
+def _warn_alone(gaps: list[AdjustedGap]) -> None:
     alone = [gap for gap in gaps if gap.no_counterpart > MANY_ALONE or gap.note]
     if not alone:
         return
@@ -469,8 +437,5 @@ def _warn_alone(gaps: list[AdjustedGap], stacklevel: int) -> None:
             "controls) and are left out of the adjusted gap"
         )
     more = f"; so with {len(alone) - 1} more" if len(alone) > 1 else ""
-    warnings.warn(
-        f"`controls`: {what}{more}. Hint: use fewer controls, or merge groups.",
-        GroupWarning,
-        stacklevel=stacklevel,
-    )
+    hint = "use fewer controls, or merge groups."
+    warn_user(f"`controls`: {what}{more}. Hint: {hint}", GroupWarning)

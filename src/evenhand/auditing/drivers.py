@@ -9,8 +9,8 @@ the same distribution of the feature, whatever the group.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -29,8 +29,10 @@ from .._core.frames import json_safe
 from .._core.progress import progress
 from .._core.validation import (
     InputError,
+    check_choice,
     check_column,
     check_confidence_level,
+    check_positive_integer,
     check_seed,
     frame_columns,
     read_native,
@@ -60,6 +62,8 @@ class FeatureTable:
         self._frame = frame if isinstance(frame, nw.DataFrame) else None
         if self._frame is not None:
             self.X = X
+            # Narwhals matches rows by their index.
+            self._frame = nw.maybe_reset_index(self._frame)
             self._columns = dict(frame_columns(self._frame))
             self.names = list(self._columns)
             self.n = len(self._frame)
@@ -101,15 +105,12 @@ class FeatureTable:
             table = self.X[again]
             table[:, j] = self.X[taken, j]
             return table
-        if self._frame.implementation.is_pandas_like():
-            # Not through narwhals, which matches rows by their index.
-            native = self._frame.to_native()
-            column, native = native.iloc[:, j], native.iloc[again]
-            values = column.array.take(taken)
-            native.isetitem(j, type(column)(values, index=native.index, name=column.name))
-            return native
         column = self._columns[name]
-        return self._frame[again].with_columns(column[taken].alias(column.name)).to_native()
+        table, values = (
+            nw.maybe_reset_index(self._frame[again]),
+            nw.maybe_reset_index(column[taken]),
+        )
+        return table.with_columns(values.alias(column.name)).to_native()
 
     def without(self, name: str) -> Any:
         """The table without one column."""
@@ -130,10 +131,8 @@ def stand_in(
         entropies = estimate_entropies(
             [INDEPENDENCE], {"s": groups.put_known(x)}, groups, estimator
         )  # fmt: skip
-        psi = entropies.influence(INDEPENDENCE)
-        return entropies.normalized(INDEPENDENCE), standard_error(
-            psi, groups.weight, groups.cluster
-        )
+        psi, value = entropies.influence(INDEPENDENCE), entropies.normalized(INDEPENDENCE)
+        return value, standard_error(psi, groups.weight, groups.cluster)
     if spec.kind == "left out" and "different texts" not in spec.reason:
         return 0.0, 0.0
     return _levels_information(groups.take_known(_levels(column)), groups)
@@ -206,10 +205,9 @@ def _explained(y: Vector, predicted: Vector, weight: Vector | None, constant: fl
     return R2.value(y, predicted, weight)
 
 
-def copies(table: FeatureTable) -> list[tuple[str, str]]:
+def copy_notes(table: FeatureTable) -> Iterator[str]:
     """Features that put all rows in the same order, or in the opposite one, as one before them."""
     seen: dict[bytes, str] = {}
-    pairs = []
     for name in table.names:
         column = table.values(name)
         key = _as_numbers(column)
@@ -227,8 +225,10 @@ def copies(table: FeatureTable) -> list[tuple[str, str]]:
         if before is None:
             seen[keys[0]] = name
         else:
-            pairs.append((name, before))
-    return pairs
+            yield (
+                f"{name!r} is a copy of {before!r}: it puts all rows in the same order. A model "
+                "may lean on either, so that their parts say something only together."
+            )
 
 
 def _table(column: Any, name: str) -> Any:
@@ -482,7 +482,7 @@ class Drivers(Tabled, Paged):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
-        held = {"format": "evenhand.drivers", "version": 1, **asdict(self)}
+        held = {"format": "evenhand.drivers", "version": 1, **vars(self)}
         held |= {"sensitive": held.pop("sensitive_name"), "remainder": self.remainder}
         return json_safe(held)
 
@@ -569,10 +569,8 @@ def drivers(
     >>> eh.drivers(model, X, sensitive_features=a).drivers[0].feature
     'x0'
     """
-    if close not in CLOSINGS:
-        raise ValueError(f"`close` must be one of {', '.join(CLOSINGS)}, got {close!r}.")
-    if isinstance(n_values, bool) or not isinstance(n_values, int | np.integer) or n_values < 1:
-        raise ValueError(f"`n_values` must be a positive integer, got {n_values!r}.")
+    check_choice("close", close, CLOSINGS)
+    check_positive_integer("n_values", n_values)
     level, seed = check_confidence_level(confidence_level), check_seed(random_state)
     table = FeatureTable(X)
     sample = _read_rows(
@@ -604,7 +602,7 @@ def drivers(
         sensitive_name=sample.groups.name,
         surrogate_r2=closing.surrogate_r2,
         confidence_level=level,
-        notes=(*closing.notes, *_copy_notes(table)),
+        notes=(*closing.notes, *copy_notes(table)),
     )
 
 
@@ -678,19 +676,9 @@ class _Whole:
         )
 
 
-def _copy_notes(table: FeatureTable) -> list[str]:
-    return [
-        f"{name!r} is a copy of {before!r}: it puts all rows in the same order. A model may lean "
-        "on either, so that their parts say something only together."
-        for name, before in copies(table)
-    ]
-
-
 def _criteria(criteria: Sequence[str] | None, y: Vector | None) -> list[Criterion]:
-    names = criteria
-    if names is None:
-        names = ["independence"] if y is None else ["independence", "separation"]
-    wanted = [get_criterion(name) for name in names]
+    default = ["independence", "separation"][: 1 if y is None else 2]
+    wanted = [get_criterion(name) for name in (default if criteria is None else criteria)]
     for criterion in wanted:
         if y is None and criterion.needs:
             raise InputError("y_true", f"be given for {criterion.name}, got None")

@@ -13,13 +13,13 @@ from scipy.special import ndtri
 from .._core.arrays import Rows, Vector
 from .._core.validation import check_column, check_index
 from ..data.criteria import get_criterion
-from ..data.groups import Groups, resolve_groups
+from ..data.groups import resolve_groups
 from ..data.sample import Sample
 from ..measures.entropies import get_estimator
 from ..measures.exact_tests import exact_fairness_p_values
 from .audits import describe_rows
 from .drivers import FeatureTable, stand_in
-from .group_tables import AuditedRows, summarize_groups
+from .group_tables import summarize_groups
 from .result import Audit
 
 if TYPE_CHECKING:
@@ -60,24 +60,33 @@ class DrawnRows:
         return np.where(self.membership.any(axis=1), self.membership.argmax(axis=1), -1)
 
 
+def some_rows(rows: Sample, limit: int = 6000) -> Sample:
+    """Rows for the figures, evenly spaced within each group so that small groups keep theirs."""
+    groups = rows.groups
+    if groups.n_known <= limit:
+        return rows
+    if groups.codes is None or groups.n_groups > limit // 50:
+        return rows.take(np.linspace(0, groups.n_known - 1, limit).astype(int))
+    each, counts = limit // groups.n_groups, groups.counts.astype(int)
+    # Two bytes a row: NumPy then sorts by counting.
+    order = np.argsort(groups.codes.astype(np.int16), kind="stable")
+    places = [
+        first + np.unique(np.linspace(0, count - 1, min(count, each)).astype(int))
+        for first, count in zip(np.cumsum(counts) - counts, counts, strict=True)
+    ]
+    return rows.take(np.sort(order[np.concatenate(places)]))
+
+
 def drawn_rows(audit: Audit, limit: int = DRAWN_GROUPS) -> DrawnRows:
     """Keep the `limit` largest groups of an audit's rows, in their original order."""
-    kept = audit._sample
-    if not kept:
-        raise ValueError(
-            "`audit` must come from evenhand.audit to be drawn: it holds no rows. Hint: an audit "
-            "read back from a file keeps its tables only."
-        )
-    shares = np.asarray(audit._groups.columns["share"], dtype=float)
+    rows, shares = (
+        some_rows(audit._held.rows),
+        np.asarray(audit._groups.columns["share"], dtype=float),
+    )
     index = tuple(sorted(np.argsort(-shares, kind="stable")[:limit].tolist()))
-    membership = kept.get("membership")
-    if membership is None:
-        membership = kept["codes"][:, None] == np.arange(len(shares))[None, :]
-    membership = np.asarray(membership, dtype=float)[:, list(index)]
-    if kept.get("weight") is not None:
-        membership = membership * kept["weight"][:, None]
+    membership = rows.groups.membership()[:, list(index)] * rows.groups.row_weight[:, None]
     names = tuple(audit.labels[k] for k in index)
-    return DrawnRows(kept["s"], kept["y"], membership, names, index)
+    return DrawnRows(rows.scores, rows.target, membership, names, index)
 
 
 def grid_over(*columns: Vector, size: int = 120) -> Vector:
@@ -181,21 +190,15 @@ def residual_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
     for when, source in (("before", old), ("after", new)):
         for end in ("", "_low", "_high"):
             columns[f"{when}{end}"] = list(source[f"mean_residual{end}"])
-    error, wide = _change_errors(before, after), _normal_width(before.confidence_level)
+    # Errors of the mean change of score of each group.
+    moments = before._held.change(after._held).moments()
+    error = np.sqrt(np.einsum("kk->k", moments.covariance[0, :, 0, :])).tolist()
+    wide = _normal_width(before.confidence_level)
     columns["remark"] = [
         WORSE if abs(x) < abs(y) and not abs(y - x) <= wide * e else ""
         for x, y, e in zip(columns["before"], columns["after"], error, strict=True)
     ]
     return columns
-
-
-def _change_errors(before: Audit, after: Audit) -> list[float]:
-    """Standard error of the mean change of score of each group."""
-    first, second = before._rows, after._rows
-    assert isinstance(first, AuditedRows)
-    assert isinstance(second, AuditedRows)
-    moments = first.change(second).moments((), "high")
-    return np.sqrt(np.einsum("kk->k", moments.covariance[0, :, 0, :])).tolist()
 
 
 def gains(
@@ -236,10 +239,8 @@ def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[
 
     "gain" is the share of those whose score rises, or falls if a low one is favorable.
     """
-    pair = (before._sample, after._sample)
-    first = pair[0]
-    groups = Groups(before.labels, first["codes"], first["membership"], None, None, len(first["s"]))
-    table = gains(first["s"], pair[1]["s"], groups, first["weight"])
+    first, second = some_rows(before._held.rows), some_rows(after._held.rows)
+    table = gains(first.scores, second.scores, first.groups)
     table["n"] = list(before._groups.columns["n"])
     if favorable == "low":
         table["gain"], table["loss"] = table["loss"], table["gain"]
@@ -297,9 +298,9 @@ def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> 
 def _audit_point(path: FairnessPath, point: PathPoint, sample: Sample) -> Audit:
     rows = sample.known()
     units = rows.by_exposure()
-    table, gaps = summarize_groups(units, path.confidence_level)
+    table = summarize_groups(units, path.confidence_level)
     return Audit(
-        **describe_rows(sample, units, table, gaps),
+        **describe_rows(sample, units, table),
         measures=_tested(point, sample) if point is path.selected else point.measures,
         confidence_level=path.confidence_level,
         name=weight_name(point.fairness_weight),

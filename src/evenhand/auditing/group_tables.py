@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import Array, Mask, Matrix, Rows, Vector
-from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import cluster_groups, cluster_sums
@@ -26,13 +25,6 @@ from .influence import Entry, GroupRows, two_sided
 
 # Numbers in the cumulative shares of a few groups.
 _GAP_NUMBERS = 2_000_000
-
-
-@dataclass(frozen=True)
-class GroupTable:
-    """One row per group; `columns` maps a name to K values, NaN where not defined."""
-
-    columns: dict[str, list]
 
 
 @dataclass(frozen=True)
@@ -54,6 +46,25 @@ class Disparities:
     kolmogorov_smirnov: float
     wasserstein: float
     rmse_ratio: float
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """One row per group; `columns` maps a name to K values, NaN where not defined."""
+
+    columns: dict[str, list]
+
+    @property
+    def gaps(self) -> Disparities:
+        """Gaps between the groups."""
+        score, ks, wasserstein, rmse = (
+            np.array(self.columns.get(name, [0.0]))
+            for name in ("mean_score", "kolmogorov_smirnov", "wasserstein", "rmse")
+        )
+        least, most = rmse.min(), rmse.max()
+        # Errors of enormous numbers are infinite, and have no ratio.
+        ratio = float(most / least) if 0 < least < np.inf else math.nan
+        return Disparities(float(np.ptp(score)), float(ks.max()), float(wasserstein.max()), ratio)
 
 
 class GroupStatistics:
@@ -109,8 +120,8 @@ _WITH_TARGET = (*_COLUMNS, "mean_target", "mean_residual", "mae", "rmse", "calib
 
 def summarize_groups(
     rows: Sample, confidence_level: float, ranks: Ranks | None = None
-) -> tuple[GroupTable, Disparities]:
-    """Per-group table and gaps, over rows with a known group.
+) -> GroupTable:
+    """Per-group table, over rows with a known group.
 
     Columns ``*_low`` and ``*_high`` are intervals at the confidence level, from the influence of
     each row or cluster. `ranks` are those of the scores, where they are known already.
@@ -138,13 +149,7 @@ def summarize_groups(
                 columns[name.replace("mean", "sd")] = spread.tolist()
         ks, wasserstein = _distribution_gaps(ranks or Ranks(rows.scores), groups)
     columns |= {"kolmogorov_smirnov": ks.tolist(), "wasserstein": wasserstein.tolist()}
-    rmse = np.array(columns.get("rmse", [0.0]))
-    ends = rmse.min(), rmse.max()
-    # Errors of enormous numbers are infinite, and have no ratio.
-    ratio = float(ends[1] / ends[0]) if 0 < ends[0] < np.inf else float("nan")
-    gap = float(np.ptp(columns["mean_score"]))
-    gaps = Disparities(gap, float(ks.max()), float(wasserstein.max()), ratio)
-    return GroupTable(columns), gaps
+    return GroupTable(columns)
 
 
 def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
@@ -211,8 +216,7 @@ def _mass_by_cell(cell: Any, n_cells: int, groups: Groups, part: slice) -> Matri
     """Σω of some of the groups in each cell."""
     codes, weight, count = groups.codes, groups.weight, part.stop - part.start
     if codes is None:
-        assert groups.probabilities is not None
-        own = groups.probabilities[:, part] * groups.row_weight[:, None]
+        own = groups.membership()[:, part] * groups.row_weight[:, None]
         return np.column_stack([np.bincount(cell, column, n_cells) for column in own.T])
     if count < groups.n_groups:
         rows = (codes >= part.start) & (codes < part.stop)
@@ -229,9 +233,6 @@ def _mass_by_cell(cell: Any, n_cells: int, groups: Groups, part: slice) -> Matri
 # means, so that this is all it needs of rows.
 
 
-# What is kept of an audit in a file: these cutoffs, and no more numbers than this.
-KEPT_AT = (0.5, 0.2, 0.8)
-KEPT_NUMBERS = 65_536
 SIDES = ("high", "low")
 
 
@@ -293,35 +294,9 @@ class GroupMoments:
         """The means of one name."""
         return self.mean[self.names.index(name)]
 
-    @property
-    def has_target(self) -> bool:
-        return "mean_target" in self.names
-
-    def moments(
-        self, cutoffs: Sequence[Cutoff], side: str, more: Sequence[str] = ()
-    ) -> GroupMoments:
-        """Itself, where it holds all that is asked for."""
-        missing = [c.name for c in cutoffs if (c, side) not in self.names]
-        missing += [name for name in more if name not in self.names]
-        if missing:
-            held = ", ".join(c.name for c in self.cutoffs)
-            raise InputError(
-                "at", f"be among {held} for an audit that was read back from a file, which keeps "
-                f"no rows, got {', '.join(missing)}",
-                hint="ask for it where the audit is made, or audit again.",
-            )  # fmt: skip
-        return self
-
-    def against_rest(self, statistic: str) -> Any:
-        """Nothing: there are no rows."""
-        return self.moments((), "", (statistic,))
-
 
 class AuditedRows:
     """The rows of an audit, by reference: nothing is computed or copied before it is asked for.
-
-    In a file it is replaced by the moments at a few cutoffs, which are small, or by None where the
-    groups are too many for that.
 
     Parameters
     ----------
@@ -337,16 +312,11 @@ class AuditedRows:
         self.rows = Sample(rows.groups, rows.scores, rows.target)
         self.times, self.unknown = times, unknown
 
-    @property
-    def has_target(self) -> bool:
-        return self.rows.target is not None
-
     def moments(
-        self, cutoffs: Sequence[Cutoff], side: str | None, more: Sequence[str] = ()
+        self, cutoffs: Sequence[Cutoff] = (), side: str = "high", more: Sequence[str] = ()
     ) -> GroupMoments:
-        """Means by group with these cutoffs, and more by name; a side of None is both."""
-        sides = SIDES if side is None else (side,)
-        return self.scaled(group_moments(self.rows, cutoffs, sides, more))
+        """Means by group with the shares on the favorable side of cutoffs, and more by name."""
+        return self.scaled(group_moments(self.rows, cutoffs, side, more))
 
     def scaled(self, m: GroupMoments) -> GroupMoments:
         """Moments of these rows with the errors of the people that they stand for."""
@@ -434,16 +404,9 @@ class AuditedRows:
         moved = other.rows.scores - self.rows.scores
         return AuditedRows(Sample(self.rows.groups, moved), self.times)
 
-    def small(self) -> GroupMoments | None:
-        """What goes into a file."""
-        width = (2 + self.has_target + 2 * len(KEPT_AT)) * self.rows.groups.n_groups
-        if width * width > KEPT_NUMBERS:
-            return None
-        return self.moments([Cutoff(q) for q in KEPT_AT], None)
-
 
 def group_moments(
-    rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str], more: Sequence[str] = ()
+    rows: Sample, cutoffs: Sequence[Cutoff], side: str, more: Sequence[str] = ()
 ) -> GroupMoments:
     """The means and their covariance, with n_k/(n_k − 1) for the mean of each group.
 
@@ -458,8 +421,7 @@ def group_moments(
     entries: dict[Any, Entry] = {name: statistics[name] for name in main}
     at = {cutoff: _place(s, weight, cutoff) for cutoff in cutoffs}
     for cutoff, c in at.items():
-        for side in sides:
-            entries[cutoff, side] = members.mean(_favorable(s, c, cutoff, side).astype(float))
+        entries[cutoff, side] = members.mean(_favorable(s, c, cutoff, side).astype(float))
     names = tuple(entries)
     units = [members.by_unit(entry.psi) for entry in entries.values()]
     covariance = members.covariance(units)
@@ -545,6 +507,5 @@ def _density_ratio(s: Vector, c: float, quantile: float, groups: Groups) -> tupl
     if groups.codes is not None:
         inside = np.bincount(groups.codes[near], weight[near], groups.n_groups)
     else:
-        assert groups.probabilities is not None
-        inside = weight[near] @ groups.probabilities[near]
+        inside = weight[near] @ groups.membership()[near]
     return np.asarray(inside / weight[near].sum() / groups.shares), step

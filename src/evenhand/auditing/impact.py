@@ -14,7 +14,7 @@ others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,10 +130,7 @@ def _own(x: Any, r: Any) -> Any:
 # The means that a number is made of, and the number of those of a group, x, and of the reference,
 # r. Formulas take complex numbers too, so that slopes come from a step along the imaginary axis.
 _FORMULAS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
-    "smd": (
-        ("mean_score", "spread"),
-        lambda x, r: _difference(x, r) / np.sqrt((x[1] + r[1]) / 2),
-    ),
+    "smd": (("mean_score", "spread"), lambda x, r: _difference(x, r) / np.sqrt((x[1] + r[1]) / 2)),
     "mean_difference": (("mean_score",), _difference),
     "mean_ratio": (("mean_score",), _log_ratio),
     "actual_expected": (("mean_target", "mean_score"), lambda x, r: _log(x[0]) - _log(x[1])),
@@ -195,9 +192,7 @@ def contrasts(
             tail = np.maximum(size, np.abs(skewness))
         freedom = _freedom(m, ref, own, other, sigma)
         estimate, raw = formula(x, r), formula(shown, shown[:, [ref]])
-    return Contrasts(
-        estimate, raw, covariance, freedom, skewness, tail, slopes, moments
-    )  # fmt: skip
+    return Contrasts(estimate, raw, covariance, freedom, skewness, tail, slopes, moments)
 
 
 def _freedom(m: GroupMoments, ref: int, own: Matrix, other: Matrix, sigma: Array) -> Vector:
@@ -392,20 +387,13 @@ class Impact(Tabled):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
-        held = {key: value for key, value in vars(self).items() if key != "numbers"}
-        return json_safe(
-            {
-                "format": "evenhand.impact",
-                "version": 1,
-                **held,
-                "standing": {group: self.standing(group) for group in self.groups},
-                "numbers": [dict(vars(number)) for number in self.numbers],
-            }
-        )
+        standing = {group: self.standing(group) for group in self.groups}
+        held = {"format": "evenhand.impact", "version": 1, **vars(self), "standing": standing}
+        return json_safe(held)
 
 
 def impact_table(
-    rows: AuditedRows | GroupMoments,
+    rows: AuditedRows,
     *,
     reference: str = "largest",
     at: Sequence[Any] = ("median",),
@@ -418,7 +406,7 @@ def impact_table(
 ) -> Impact:
     """The table of :meth:`Audit.impact`, from the rows of an audit."""
     check_favorable(favorable)
-    wanted = [*read_cutoffs(at), *check_cutoffs(cutoffs)]
+    wanted = read_cutoffs(at, cutoffs)
     smallest = check_smallest(smallest)
     more = [name for s in statistics if s in FURTHER for name in _FORMULAS.get(s, [()])[0]]
     m = rows.moments(wanted, favorable, more)
@@ -427,8 +415,9 @@ def impact_table(
     numbers: list[ImpactNumber] = []
     for statistic in statistics:
         if statistic in AGAINST_REST:
-            numbers += _against_rest(rows, statistic, m.labels, confidence_level)
-        elif m.has_target or statistic not in NEED_TARGET:
+            distances = zip(m.labels, rows.against_rest(statistic), strict=True)
+            numbers += [number_alone(g, statistic, *one, confidence_level) for g, one in distances]
+        elif "mean_target" in m.names or statistic not in NEED_TARGET:
             for cutoff in wanted if statistic in AT_CUTOFF else [None]:
                 numbers += compared.numbers(statistic, cutoff)
     numbers.sort(key=lambda number: m.labels.index(number.group))
@@ -474,102 +463,92 @@ class Comparison:
     @property
     def apart(self) -> tuple[str, ...]:
         """Groups of a share below `smallest`."""
-        return tuple(
-            g for g, p in zip(self.m.labels, self.m.share, strict=True) if p < self.smallest
-        )
+        return tuple(np.array(self.m.labels)[self.m.share < self.smallest].tolist())
 
     def numbers(self, statistic: str, cutoff: Cutoff | None = None) -> list[ImpactNumber]:
         """One number of each group; the reference is left out where it would be even by itself."""
         m, ref, own = self.m, self.ref, statistic in OWN
-        each = self._contrasts(statistic, cutoff, ref)
+        c = contrasts(m, statistic, ref, cutoff, self.favorable)
         large = m.share >= self.smallest
         family = [k for k in range(len(large)) if (own if k == ref else large[k])]
-        looked_at = each.slopes[family]
+        looked_at = c.slopes[family]
         if self.rivals and not own:
             pairs = [
-                self._contrasts(statistic, cutoff, r).slopes[
+                contrasts(m, statistic, r, cutoff, self.favorable).slopes[
                     [k for k in (*family, ref) if k not in self.rivals or k < r]
                 ]
                 for r in self.rivals
             ]
             looked_at = np.concatenate(pairs)
-        name = "" if cutoff is None else cutoff.name
-        table = _with_intervals(m, each, statistic, name, family, looked_at, self.level)
-        return [number for k, number in enumerate(table) if own or k != ref]
+        error, alone = np.sqrt(np.diag(c.covariance)), float(ndtri(0.5 + self.level / 2))
+        z = self._quantile(looked_at, c.moments, alone)
+        plain = np.array(list(map(two_sided, c.estimate, error, c.freedom)))
+        adjusted = plain.copy()
+        # Of a reference that was chosen all pairs count, whichever of them are shown.
+        several = len(looked_at) > len(family)
+        adjusted[family] = (
+            np.minimum(plain[family] * len(looked_at), 1.0) if several else holm(plain[family])
+        )
+        back = _exp if statistic in ON_LOG else float
+        out = []
+        for k, label in enumerate(m.labels):
+            if k == ref and not own:
+                continue
+            # The tail of the normal quantile, beyond Student's t of this number's own freedom.
+            tail = float(ndtr(-(z if k in family else alone)))
+            margin = -float(stdtrit(c.freedom[k], tail)) * error[k]
+            center, value = float(c.estimate[k]), back(float(c.shown[k]))
+            defined = math.isfinite(center) and math.isfinite(margin)
+            number = ImpactNumber(
+                label, statistic, "" if cutoff is None else cutoff.name, value,
+                # A rate of 0 is moved off the edge for its error; the interval holds it still.
+                min(back(center - margin), value) if defined else math.nan,
+                max(back(center + margin), value) if defined else math.nan,
+                float(adjusted[k]), k not in family, center, float(error[k]),
+                float(c.freedom[k]), float(c.skewness[k]), float(c.tail[k]),
+            )  # fmt: skip
+            out.append(number)
+        return out
 
-    def _contrasts(self, statistic: str, cutoff: Cutoff | None, ref: int) -> Contrasts:
-        return contrasts(self.m, statistic, ref, cutoff, self.favorable)
-
-
-def _against_rest(
-    rows: AuditedRows | GroupMoments, statistic: str, labels: Sequence[str], level: float
-) -> Iterator[ImpactNumber]:
-    """The distance of each group from all others, each with an interval of its own."""
-    for label, one in zip(labels, rows.against_rest(statistic), strict=True):
-        value, error, freedom, skewness = one
-        margin = float(stdtrit(freedom, 0.5 + level / 2)) * error
-        yield ImpactNumber(
-            label, statistic, "", value, value - margin, value + margin,
-            two_sided(value, error, freedom), True, value, error, freedom, skewness, abs(skewness),
-        )  # fmt: skip
-
-
-def _with_intervals(
-    m: GroupMoments, c: Contrasts, statistic: str, at: str, family: list[int], looked_at: Matrix,
-    level: float,
-) -> list[ImpactNumber]:  # fmt: skip
-    """The number of each group, with regard to all comparisons whose slopes were `looked_at`."""
-    error = np.sqrt(np.diag(c.covariance))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        whole = looked_at @ c.moments @ looked_at.T
-        correlation = whole / np.sqrt(np.outer(np.diag(whole), np.diag(whole)))
-    alone = z = float(ndtri(0.5 + level / 2))
-    known = np.isfinite(np.diag(correlation))
-    if known.any():
-        z = simultaneous_quantile(correlation[np.ix_(known, known)], level)
-    plain = np.array(
-        [two_sided(c.estimate[k], error[k], c.freedom[k]) for k in range(len(m.labels))]
-    )
-    adjusted = plain.copy()
-    # Of a reference that was chosen all pairs count, whichever of them are shown.
-    several = len(looked_at) > len(family)
-    adjusted[family] = (
-        np.minimum(plain[family] * len(looked_at), 1.0) if several else holm(plain[family])
-    )
-    back = _exp if statistic in ON_LOG else float
-    out = []
-    for k, label in enumerate(m.labels):
-        # The tail of the normal quantile, beyond Student's t of this number's own freedom.
-        tail = float(ndtr(-(z if k in family else alone)))
-        margin = -float(stdtrit(c.freedom[k], tail)) * error[k]
-        center, value = float(c.estimate[k]), back(float(c.shown[k]))
-        defined = math.isfinite(center) and math.isfinite(margin)
-        number = ImpactNumber(
-            label, statistic, at, value,
-            # A rate of 0 is moved off the edge for its error; the interval holds it still.
-            min(back(center - margin), value) if defined else math.nan,
-            max(back(center + margin), value) if defined else math.nan,
-            float(adjusted[k]), k not in family, center, float(error[k]),
-            float(c.freedom[k]), float(c.skewness[k]), float(c.tail[k]),
-        )  # fmt: skip
-        out.append(number)
-    return out
+    def _quantile(self, slopes: Matrix, moments: Matrix, alone: float) -> float:
+        """Of the largest of all comparisons; that of one alone where no error is known."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            whole = slopes @ moments @ slopes.T
+            correlation = whole / np.sqrt(np.outer(np.diag(whole), np.diag(whole)))
+        known = np.isfinite(np.diag(correlation))
+        if not known.any():
+            return alone
+        return simultaneous_quantile(correlation[np.ix_(known, known)], self.level)
 
 
-def read_cutoffs(at: Any) -> list[Cutoff]:
-    """ "median" and quantiles between 0 and 1, as cutoffs."""
-    cutoffs = []
+def number_alone(
+    group: str, statistic: str, value: float, error: float, freedom: float, skewness: float,
+    level: float = 0.95,
+) -> ImpactNumber:  # fmt: skip
+    """A number whose interval and p-value are its own, without regard to other groups."""
+    margin = float(stdtrit(freedom, 0.5 + level / 2)) * error
+    return ImpactNumber(
+        group, statistic, "", value, value - margin, value + margin,
+        two_sided(value, error, freedom), True, value, error, freedom, skewness, abs(skewness),
+    )  # fmt: skip
+
+
+def read_cutoffs(at: Any, cutoffs: Any = ()) -> list[Cutoff]:
+    """Quantiles between 0 and 1, of which "median" is one, and scores, as cutoffs."""
+    wanted = []
     for value in _listed(at, "at"):
-        if value == "median":
-            value = 0.5
-        number = as_number(value)
+        number = 0.5 if value == "median" else as_number(value)
         if not 0.0 < number < 1.0:
             raise InputError(
                 "at", 'hold "median" or quantiles between 0 and 1', repr(value),
                 "a cutoff in units of the score is one of the cutoffs.",
             )  # fmt: skip
-        cutoffs.append(Cutoff(quantile=number))
-    return list(dict.fromkeys(cutoffs))
+        wanted.append(Cutoff(quantile=number))
+    for value in _listed(cutoffs, "cutoffs"):
+        if not math.isfinite(as_number(value)):
+            raise InputError("cutoffs", f"hold finite scores, got {value!r}")
+        wanted.append(Cutoff(value=as_number(value)))
+    return list(dict.fromkeys(wanted))
 
 
 def check_favorable(favorable: Any) -> str:
@@ -586,14 +565,6 @@ def check_smallest(smallest: Any) -> float:
     if not 0.0 <= number < 1.0:
         raise InputError("smallest", f"be a share from 0 to less than 1, got {smallest!r}")
     return number
-
-
-def check_cutoffs(cutoffs: Any) -> list[Cutoff]:
-    """Cutoffs in units of the score."""
-    for value in _listed(cutoffs, "cutoffs"):
-        if not math.isfinite(as_number(value)):
-            raise ValueError(f"`cutoffs` must hold finite scores, got {value!r}.")
-    return [Cutoff(value=as_number(value)) for value in _listed(cutoffs, "cutoffs")]
 
 
 def _listed(value: Any, name: str) -> list[Any]:

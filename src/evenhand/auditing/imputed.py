@@ -29,6 +29,7 @@ import numpy as np
 from scipy.special import ndtri, xlogy
 
 from .._core.arrays import Array, Rows, Vector
+from .._core.frames import json_safe
 from .._core.views import Tabled
 from ..data.groups import Groups
 from ..data.sample import Sample
@@ -120,7 +121,7 @@ class Imputation(Tabled):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name."""
-        return {**vars(self), "gaps": [dict(vars(g)) for g in self.gaps]}
+        return json_safe(vars(self))
 
 
 def bound_gaps(rows: Sample, confidence_level: float) -> Imputation:

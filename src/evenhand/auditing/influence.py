@@ -23,6 +23,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 from .._core.arrays import Array, Matrix, Vector
 from .._core.validation import InputError
 from ..data.groups import Groups
+from ..data.labels import label_text
 from ..data.weights import cluster_groups
 from ..measures.effective import group_sizes
 
@@ -49,8 +50,7 @@ class GroupRows:
         self.total = groups.shares * weight.sum()
         self._mass = groups.weight
         if groups.codes is None:
-            assert groups.probabilities is not None
-            self._mass = weight[:, None] * groups.probabilities
+            self._mass = weight[:, None] * groups.membership()
         with np.errstate(divide="ignore", invalid="ignore"):
             inflate = np.where(self.size > 1.0 + 1e-9, self.size / (self.size - 1.0), np.nan)
             self._scale = np.sqrt(inflate) / self.total
@@ -188,9 +188,8 @@ def find_reference(reference: Any, names: Sequence[str], shares: Vector, others:
 
     `others` are further words that the user may say, for the message.
     """
-    name = " × ".join(map(str, reference)) if isinstance(reference, tuple) else str(reference)
-    if name in names:
-        return list(names).index(name)
+    if label_text(reference) in names:
+        return list(names).index(label_text(reference))
     if reference == "largest":
         return int(np.argmax(shares))
     there = ", ".join(map(repr, names[:10]))

@@ -29,12 +29,14 @@ from .._core.frames import json_safe, tabulate, to_frame
 from .._core.validation import InputError
 from .._core.views import Paged, view
 from ..data.criteria import Criterion, get_criterion
+from ..data.labels import label_text
 from ..data.sample import Sample
 from ..data.weights import cluster_sums
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied
 from ..measures.cells import Cells
 from ..measures.entropies import estimate_entropies, get_estimator
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, measure, root_interval, upper_bound
+from .one_against_rest import candidates
 
 # Fewer people than this in a period, or fewer than two groups, say nothing by themselves.
 LEAST_PEOPLE = 20
@@ -54,14 +56,12 @@ class Level:
     rate: float
     freedom: float = math.inf
 
-    def bounds(self, level: float) -> tuple[float, float]:
-        """Each beyond the truth with this chance at the most."""
-        return self.low(level), self.high(level)
-
     def low(self, level: float) -> float:
+        """Above the truth with this chance at the most."""
         return root_interval(self.value, self._errors(level) * self.stderr)[0]
 
     def high(self, level: float) -> float:
+        """Below the truth with this chance at the most."""
         return upper_bound(self.value, self.stderr, self.rate, self._errors(level))
 
     def _errors(self, level: float) -> float:
@@ -241,29 +241,14 @@ class Monitor(Paged):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the cells, as plain values that JSON can hold."""
-        return json_safe(
-            {
-                "format": "evenhand.monitor",
-                "version": 1,
-                "sensitive": self.sensitive_name,
-                "state": self.state,
-                "level": self.level,
-                "limits": self.limits,
-                "looks": _plain_looks(self.looks),
-                "parts": {name: _plain_looks(looks) for name, looks in self.parts.items()},
-                "detectable": self.detectable,
-                "alarms": [{**vars(alarm), "text": alarm.text} for alarm in self.alarms],
-                "notes": list(self.notes),
-            }
-        )
+        held = {key: value for key, value in vars(self).items() if key != "total"}
+        held |= {"sensitive": held.pop("sensitive_name"), "state": self.state}
+        held["alarms"] = [{**vars(alarm), "text": alarm.text} for alarm in self.alarms]
+        return json_safe({"format": "evenhand.monitor", "version": 1, **held})
 
     def plot(self) -> Any:
         """A Matplotlib figure: each criterion over time, with its band and the alarms."""
         return view("plot_monitor")(self)
-
-
-def _plain_looks(looks: Mapping[str, Sequence[Look]]) -> dict[str, Any]:
-    return {name: [dict(vars(look)) for look in several] for name, several in looks.items()}
 
 
 # ------------------------------------------------------------------------------------------------
@@ -330,25 +315,18 @@ def _covariance(readings: Sequence[Reading]) -> Matrix:
 
 
 def watched_parts(labels: Sequence[Any], names: Sequence[str]) -> dict[str, dict[Any, Any]]:
-    """What each label is in all groups (""), in each attribute, and in each group against the rest.
-
-    Levels of an attribute of two are left out: there one against the rest is the attribute.
-    """
+    """What each label is in all groups (""), each attribute, and each group against the rest."""
     parts: dict[str, dict[Any, Any]] = {"": {v: v for v in labels}}
     if len(labels) <= 2:
         return parts
-    levels = {_shown(v): {u: u == v for u in labels} for v in labels}
-    for j, name in enumerate(names if len(names) > 1 else ()):
-        values = dict.fromkeys(v[j] for v in labels)
-        if len(values) > 1:
+    several = names if len(names) > 1 else ()
+    levels = {
+        g: dict(zip(labels, own, strict=True)) for g, own in candidates(labels, several).items()
+    }
+    for j, name in enumerate(several):
+        if len({v[j] for v in labels}) > 1:
             parts[name] = {v: v[j] for v in labels}
-        if len(values) > 2:
-            levels |= {f"{name}: {x}": {v: v[j] == x for v in labels} for x in values}
     return parts | levels
-
-
-def _shown(label: Any) -> str:
-    return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def _read_period(
@@ -518,9 +496,8 @@ def _looks(names: Sequence[str], sizes: Sequence[Size], series: Series, level: f
             out.append(Look(name, n, math.nan, math.nan, 0.0, 1.0, why))
             continue
         look += 1
-        low, high = series.mean([k]).bounds(spent(level, look) / 2)
-        one = reading.measure
-        out.append(Look(name, n, one.value, one.stderr, low, high))
+        mean, one, chance = series.mean([k]), reading.measure, spent(level, look) / 2
+        out.append(Look(name, n, one.value, one.stderr, mean.low(chance), mean.high(chance)))
     return out
 
 
@@ -528,7 +505,7 @@ def _why(cells: Cells) -> str:
     if cells.n < LEAST_PEOPLE:
         return f"fewer than {LEAST_PEOPLE} people" if cells.n else "no people"
     present = np.unique(cells.group[cells.count > 0])
-    return f"one group only ({_shown(cells.labels[present[0]])})" if len(present) == 1 else OPEN
+    return f"one group only ({label_text(cells.labels[present[0]])})" if len(present) == 1 else OPEN
 
 
 def _windows(count: int) -> list[int]:
@@ -595,7 +572,7 @@ def _above(
         windows = [m for m in (2**j for j in range(20)) if m <= look]
         for m in windows:
             mean = series.mean(seen[-m:])
-            if mean.bounds(spent(level, look) / len(windows))[0] > limit:
+            if mean.low(spent(level, look) / len(windows)) > limit:
                 since = names[seen[-m]]
                 return [Alarm(names[t], ABOVE, criterion, since, math.nan, mean.value, part)]
     return []

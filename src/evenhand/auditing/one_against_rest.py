@@ -21,6 +21,7 @@ from scipy.special import xlogy
 from .._core.arrays import Array, Rows, Vector
 from ..data.criteria import Criterion
 from ..data.groups import Groups
+from ..data.labels import label_text
 from ..estimators.estimation import EntropyEstimator
 from ..measures.entropies import estimate_entropies
 from ..measures.exact_tests import exact_fairness_p_values
@@ -77,12 +78,18 @@ def worst_against_rest(
     names : sequence of str
         The attributes.
     estimation : EntropyEstimator
-    seed, **how
-        As for the audit itself: what :func:`measure` takes by name.
+    seed : int
+        Of the tests.
+    **how
+        What :func:`measure` takes by name.
     """
     assert groups.codes is not None
-    candidates = _candidates(groups, names)
-    members = np.array([inside for _, inside in candidates], dtype=np.float64)
+    compared = candidates(groups.labels, names)
+    small = groups.shares < SMALLEST
+    if not names and small.sum() > 1 and groups.shares[small].sum() >= SMALLEST and not small.all():
+        # One group that was cut into many small ones, each too small to tell anything by itself.
+        compared[f"{small.sum()} small groups together"] = small.tolist()
+    members = np.array(list(compared.values()), dtype=np.float64)
     scores = _screen(criteria, variables, groups, members)
     # With few rows the screen is rough, and a second estimate costs little.
     tries = 2 if groups.n_known <= SAMPLE else 1
@@ -92,18 +99,18 @@ def worst_against_rest(
             wanted.setdefault(k, []).append(criterion)
     worst: dict[str, OneAgainstRest] = {}
     for k, shared in wanted.items():
-        name = candidates[k][0]
+        name = list(compared)[k]
         codes = members[k].astype(np.intp)[groups.codes]
         two = replace(groups, labels=("the others", name), codes=codes, known=None, name=name,
                       n_rows=groups.n_known)  # fmt: skip
         entropies = estimate_entropies(shared, variables, two, estimation)
         tests = exact_fairness_p_values(shared, variables, two, random_state=seed)
         for criterion in shared:
-            p = min(tests[criterion.name].p_value * len(candidates), 1.0)
-            value = measure(criterion, entropies, p_value=p, seed=seed, **how)
+            p = min(tests[criterion.name].p_value * len(compared), 1.0)
+            value = measure(criterion, entropies, p_value=p, **how)
             before = worst.get(criterion.name)
             if before is None or _certain(value) > _certain(before.measure):
-                worst[criterion.name] = OneAgainstRest(name, value, len(candidates))
+                worst[criterion.name] = OneAgainstRest(name, value, len(compared))
     return {c.name: worst[c.name] for c in criteria}
 
 
@@ -112,26 +119,17 @@ def _certain(value: Measure) -> float:
     return value.value - value.stderr if value.defined else -math.inf
 
 
-def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bool]]]:
-    """Which of the crossed groups belong to each candidate: every group, level, all small groups.
+def candidates(labels: Sequence[Any], names: Sequence[str]) -> dict[str, list[bool]]:
+    """Which of the groups belong to each candidate: every group, every level of an attribute.
 
     Levels of an attribute of two are left out: there one against the rest is the attribute.
     """
-    candidates = [
-        (name, [k == j for j in range(groups.n_groups)])
-        for k, name in enumerate(groups.label_names)
-    ]
-    for j, attribute in enumerate(names):
-        levels = dict.fromkeys(label[j] for label in groups.labels)
-        if len(levels) > 2:
-            for level in levels:
-                inside = [label[j] == level for label in groups.labels]
-                candidates.append((f"{attribute}: {level}", inside))
-    small = groups.shares < SMALLEST
-    if not names and small.sum() > 1 and groups.shares[small].sum() >= SMALLEST and not small.all():
-        # One group that was cut into many small ones, each too small to tell anything by itself.
-        candidates.append((f"{small.sum()} small groups together", small.tolist()))
-    return candidates
+    parts = {label_text(v): [u == v for u in labels] for v in labels}
+    for j, name in enumerate(names):
+        values = dict.fromkeys(v[j] for v in labels)
+        if len(values) > 2:
+            parts |= {f"{name}: {x}": [v[j] == x for v in labels] for x in values}
+    return parts
 
 
 def _screen(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -149,24 +148,14 @@ def price(
     )
 
 
-@dataclass(frozen=True)
 class _Ledger:
     """What was charged and what happened, to be added up by group and band."""
 
-    rows: Sample
-    level: float
-    exact: bool
-
-    @cached_property
-    def size(self) -> Vector:
-        """Exposure, or ones."""
-        return np.ones(self.rows.n_rows) if self.rows.exposure is None else self.rows.exposure
-
-    @cached_property
-    def amounts(self) -> tuple[Vector, Vector]:
-        """Actual and expected."""
-        assert self.rows.target is not None
-        return self.rows.target * self.size, self.rows.scores * self.size
+    def __init__(self, rows: Sample, level: float, exact: bool):
+        self.rows, self.level, self.exact = rows, level, exact
+        self.size = np.ones(rows.n_rows) if rows.exposure is None else rows.exposure
+        # Actual and expected.
+        self.amounts = rows.target * self.size, rows.scores * self.size
 
     def columns(self, groups: Groups) -> dict[str, list[Any]]:
         """Rows, exposure, actual, expected and A/E with its ends, by group.
@@ -214,15 +203,14 @@ class _Ledger:
         return float(fdtrc(dof, n - dof, statistic * (n - dof) / (dof * (n - 1))))
 
 
-def _split(groups: Groups, band: Rows, n_bands: int, together: bool = False) -> Groups:
+def _split(groups: Any, band: Rows, n_bands: int, together: bool = False) -> Groups:
     """Each group in each band as a group of its own, bands of a group next to one another."""
     codes, probabilities, K = groups.codes, groups.probabilities, groups.n_groups
     if together:
         codes, probabilities, K = band, None, 1
-    elif codes is not None:
-        codes = codes.astype(np.intp) * n_bands + band
+    elif probabilities is None:
+        codes = groups.codes.astype(np.intp) * n_bands + band
     else:
-        assert probabilities is not None
         inside = band[:, None] == np.arange(n_bands)
         probabilities = (probabilities[:, :, None] * inside[:, None, :]).reshape(len(band), -1)
     labels = tuple(range(K * n_bands))
@@ -278,7 +266,7 @@ def _group_table(
     spent = np.array(columns["exposure"])
     columns["mean_score"] = (np.array(columns["expected"]) / spent).tolist()
     columns["mean_target"] = (np.array(columns["actual"]) / spent).tolist()
-    m = AuditedRows(rows.by_exposure()).moments((), "high")
+    m = AuditedRows(rows.by_exposure()).moments()
     ref = find_reference(reference, m.labels, m.share)
     compared = Comparison(m, ref, SMALLEST, ledger.level)
     for name in ("score", "target"):

@@ -13,7 +13,7 @@ from ..data.criteria import get_criterion
 from ..measures.measures import Measure, measure_columns
 from .by_group import ByGroup, metric_by_group
 from .conditional import Conditional
-from .group_tables import AuditedRows, Disparities, GroupMoments, GroupTable
+from .group_tables import AuditedRows, Disparities, GroupTable
 from .impact import SMALLEST, Impact, impact_table
 from .imputed import Imputation
 from .one_against_rest import OneAgainstRest
@@ -37,8 +37,6 @@ class Audit(Shown):
     measures : dict of str → Measure
         By criterion, those that could be computed: without a target only independence. Each of the
         three criteria is also an attribute by its name, None where it is not among them.
-    disparities : Disparities
-        Simple gaps between groups, for context.
     sensitive_name, n_rows, n_unknown, confidence_level
     name : str
         The model's name, when several are compared.
@@ -89,7 +87,6 @@ class Audit(Shown):
     """
 
     measures: dict[str, Measure]
-    disparities: Disparities
     sensitive_name: str
     labels: tuple[str, ...]
     n_rows: int
@@ -107,15 +104,12 @@ class Audit(Shown):
     n_weightless: int = 0
     counted_by: tuple[str, ...] = ()
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
-    _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
-    _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
+    _rows: AuditedRows | None = field(repr=False, default=None, compare=False)
     _unweighted: Callable[[], Audit] | None = field(repr=False, default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the rows: a file holds what is small."""
-        rows = self._rows
-        small = rows.small() if isinstance(rows, AuditedRows) else rows
-        return {**vars(self), "_rows": small, "_unweighted": None}
+        """Without the way back to other rows, which no file can hold."""
+        return {**vars(self), "_unweighted": None}
 
     @property
     def independence(self) -> Measure | None:
@@ -218,13 +212,16 @@ class Audit(Shown):
 
     def _compare(self, **how: Any) -> Impact:
         """The impact table, with what :func:`impact_table` takes by name."""
+        level, name = self.confidence_level, self.sensitive_name
+        return impact_table(self._held, confidence_level=level, sensitive_name=name, **how)
+
+    @property
+    def _held(self) -> AuditedRows:
         if self._rows is None:
             raise ValueError(
-                "`audit` must hold its rows for this; one read back from a file does not if its "
-                "groups are many. Hint: call evenhand.audit on the scores."
+                "`audit` must hold its rows for this. Hint: call evenhand.audit on the scores."
             )
-        level, name = self.confidence_level, self.sensitive_name
-        return impact_table(self._rows, confidence_level=level, sensitive_name=name, **how)
+        return self._rows
 
     def by_group(
         self, metric: Any, *, reference: str = "largest", random_state: Any = None
@@ -260,14 +257,7 @@ class Audit(Shown):
         >>> errors.gaps["1"].low <= errors.values["1"] - errors.values["0"] <= errors.gaps["1"].high
         True
         """
-        if not isinstance(self._rows, AuditedRows):
-            raise ValueError(
-                "`audit` must hold its rows for this; one read back from a file does not. Hint: "
-                "call evenhand.audit on the scores."
-            )
-        return metric_by_group(
-            self._rows, metric, reference, self.confidence_level, random_state
-        )  # fmt: skip
+        return metric_by_group(self._held, metric, reference, self.confidence_level, random_state)
 
     def verdict(self, tolerance: Tolerance, level: float | None = None) -> Verdict:
         """Pass, fail or not enough data, by equivalence tests over all clauses of a tolerance.
@@ -299,6 +289,11 @@ class Audit(Shown):
         return verdict_of(self, tolerance, level)
 
     @property
+    def disparities(self) -> Disparities:
+        """Simple gaps between groups, for context."""
+        return self._groups.gaps
+
+    @property
     def n_clusters(self) -> int | None:
         """Clusters among the rows with a known group; None where rows are independent."""
         return next(iter(self.measures.values())).n_clusters
@@ -323,21 +318,20 @@ class Audit(Shown):
         held: dict[str, Any] = {
             "format": "evenhand.audit", "version": FORMAT_VERSION, "name": self.name,
             "sensitive": self.sensitive_name, **{name: getattr(self, name) for name in plain},
-            "measures": _plain_measures(self),
-            "attributes": {name: _plain_measures(one) for name, one in self.attributes.items()},
+            "measures": self.measures,
+            "attributes": {name: one.measures for name, one in self.attributes.items()},
             "one_against_rest": {
                 name: {"group": w.group, "n_compared": w.n_compared, **w.measure.to_dict()}
                 for name, w in self.one_against_rest.items()
             },
-        }  # fmt: skip
-        for name in ("conditional", "pricing"):
-            if getattr(self, name) is not None:
-                held[name] = getattr(self, name).to_dict()
-        held |= {
             "n_negative": self.n_negative, "groups": self._groups.columns,
-            "disparities": dict(vars(self.disparities)),
-            "imputation": None if self.imputation is None else self.imputation.to_dict(),
+            "disparities": self.disparities, "imputation": self.imputation,
         }  # fmt: skip
+        held |= {
+            name: getattr(self, name)
+            for name in ("conditional", "pricing")
+            if getattr(self, name) is not None
+        }
         return json_safe(held)
 
     def plot(self) -> Any:
@@ -379,10 +373,6 @@ class Audit(Shown):
         """
         page = _page({"": self}, self, tolerance, favorable, about=about, drivers=drivers)
         return write_text(path, page, force)
-
-
-def _plain_measures(audit: Audit) -> dict[str, Any]:
-    return {name: measure.to_dict() for name, measure in audit.measures.items()}
 
 
 # Text that often stands for a missing value.
@@ -451,12 +441,8 @@ class AuditSet(Mapping[str, Audit], Shown):
 
     def to_frame(self, backend: str | None = None) -> Any:
         """All measures of all audits, one row each, with the name in the first column."""
-        columns: dict[str, list[Any]] = {self.kind: []}
-        for name, audit in self.audits.items():
-            part = measure_columns(audit.measures.values())
-            columns[self.kind] += [name] * len(audit.measures)
-            for key, values in part.items():
-                columns.setdefault(key, []).extend(values)
+        each = [(name, m) for name, audit in self.audits.items() for m in audit.measures.values()]
+        columns = {self.kind: [name for name, _ in each], **measure_columns(m for _, m in each)}
         return to_frame(columns, backend)
 
     def to_dict(self) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from .impact import (
     SMALLEST,
     WORDS,
     as_number,
-    check_cutoffs,
     check_favorable,
     check_smallest,
     read_cutoffs,
@@ -134,13 +133,14 @@ class Tolerance:
             )  # fmt: skip
         if not isinstance(reference, str) or not reference:
             raise InputError("reference", 'be "largest" or a group', repr(reference))
-        quantiles = tuple(float(c.quantile or 0.0) for c in read_cutoffs(at))
-        known = tuple(float(c.value or 0.0) for c in check_cutoffs(cutoffs))
-        if rates and not (quantiles or known):
+        wanted = read_cutoffs(at, cutoffs)
+        if rates and not wanted:
             raise InputError("at", f"hold a cutoff for {rates[0]}, got none")
         values = {
             "clauses": tuple(ranges.items()), "level": check_level(level), "reference": reference,
-            "favorable": favorable, "at": quantiles, "cutoffs": known,
+            "favorable": favorable,
+            "at": tuple(c.quantile for c in wanted if c.quantile is not None),
+            "cutoffs": tuple(c.value for c in wanted if c.value is not None),
             "smallest": check_smallest(smallest),
         }  # fmt: skip
         for name, value in values.items():

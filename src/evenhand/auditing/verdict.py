@@ -22,7 +22,6 @@ from .._core.views import Tabled
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
 from .adjusted_gap import MOST_IMBALANCE, Imbalance
-from .group_tables import AuditedRows
 from .impact import (
     ADJUSTED,
     AT_CUTOFF,
@@ -32,6 +31,7 @@ from .impact import (
     Impact,
     ImpactNumber,
     impact_table,
+    number_alone,
 )
 from .influence import find_reference, holm
 from .tolerance import Tolerance, check_level, of_information
@@ -156,10 +156,8 @@ class Verdict(Tabled):
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
         tolerance = {**self.tolerance.to_dict(), "digest": self.tolerance.digest}
-        held = {**vars(self), "clauses": [vars(c) for c in self.clauses], "tolerance": tolerance}
-        return json_safe(
-            {"format": "evenhand.verdict", "version": 1, "needed": self.needed, **held}
-        )
+        held = {**vars(self), "tolerance": tolerance, "needed": self.needed}
+        return json_safe({"format": "evenhand.verdict", "version": 1, **held})
 
 
 def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verdict:
@@ -223,7 +221,7 @@ def _plain_outcome(audit: Audit, tolerance: Tolerance, level: float) -> str:
 
 def _unknown(audit: Audit) -> Iterator[str]:
     """How scores of rows without a known group compare with the others', in a sentence."""
-    compared = audit._rows.compare_unknown() if isinstance(audit._rows, AuditedRows) else None
+    compared = None if audit._rows is None else audit._rows.compare_unknown()
     if compared is not None:
         theirs, others, p_value = compared
         yield (
@@ -317,7 +315,7 @@ def _bounds_of_unknown(
     part: Audit, clause: ClauseResult, tolerance: Tolerance
 ) -> tuple[float, float] | None:
     """How far rows of unknown group could move a difference of means, down and up."""
-    if not isinstance(part._rows, AuditedRows) or tolerance.reference == "best":
+    if part._rows is None or tolerance.reference == "best":
         return None
     reference = tolerance.reference if tolerance.reference in part.labels else "largest"
     ref = find_reference(reference, part.labels, part._rows.rows.groups.shares)
@@ -376,11 +374,7 @@ def _adjusted(audit: Audit, tolerance: Tolerance, level: float) -> Iterator[Clau
     for name, ends in wanted.items():
         for gap in gaps:
             one = getattr(gap, ADJUSTED[name])
-            low, high = one.interval
-            number = ImpactNumber(
-                gap.group, name, "", one.value, low, high, one.p_value, False, one.value,
-                one.stderr, one.freedom, one.skewness, abs(one.skewness),
-            )  # fmt: skip
+            number = number_alone(gap.group, name, one.value, one.stderr, one.freedom, one.skewness)
             test = _number(number, audit.sensitive_name, ends, level)
             yield _open_unbalanced(test, gap.balance)
         if not gaps:
@@ -450,7 +444,7 @@ def _unjudged(audit: Audit, tolerance: Tolerance) -> tuple[list[str], float]:
     small = _small(audit, tolerance)
     shares = dict(zip(audit.labels, audit._groups.columns["share"], strict=True))
     share = float(sum(shares[group] for group in small))
-    if share >= tolerance.smallest and isinstance(audit._rows, AuditedRows):
+    if share >= tolerance.smallest and audit._rows is not None:
         return [], 0.0
     return small, share
 
@@ -473,15 +467,12 @@ def _impacts(
     yield table
     small = _small(audit, tolerance)
     if small and not _unjudged(audit, tolerance)[0]:
-        assert isinstance(audit._rows, AuditedRows)
         name = f"{len(small)} small groups together"
         # A small reference is compared as well, with the largest of the others.
         left = [group for group in audit.labels if group not in small]
         against = table.reference if table.reference in left else "largest"
-        pooled = audit._rows.pool(small, name)
-        one = impact_table(
-            pooled, reference=against, sensitive_name=audit.sensitive_name, **how
-        )  # fmt: skip
+        pooled = audit._held.pool(small, name)
+        one = impact_table(pooled, reference=against, sensitive_name=audit.sensitive_name, **how)
         yield replace(one, numbers=tuple(n for n in one.numbers if n.group == name))
 
 

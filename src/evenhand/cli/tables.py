@@ -141,11 +141,11 @@ class Asked:
     @cached_property
     def cells(self) -> Cells:
         """The counts, of files or by an engine."""
-        from ..measures.cells import merge, read_parts
+        from ..measures.cells import Cells, read_parts
 
         if not self.are_cells:
             return count(self.table, self.engine, self.columns)
-        return merge(read_parts(list_files(self.files)))
+        return Cells.merge(read_parts(list_files(self.files)))
 
     def audit(self, measuring: group.Measuring, judging: group.Judging) -> Any:
         """An Audit of the counts, or an AuditSet with `--each`."""

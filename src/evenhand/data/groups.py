@@ -19,7 +19,7 @@ from .._core.shards import here, once
 from .._core.validation import InputError, as_floats, check_length, read_native, warn_user
 from .bands import Continuous
 from .columns import split_columns
-from .labels import cross, encode, refuse_equal_types, share_labels
+from .labels import cross, encode, label_text, refuse_equal_types, share_labels
 from .weights import check_cluster, check_weight, mean_one, renumber
 
 # ------------------------------------------------------------------------------------------------
@@ -266,10 +266,7 @@ class Groups:
     @property
     def label_names(self) -> tuple[str, ...]:
         """The labels as text; crossed labels joined with " × "."""
-        return tuple(
-            " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-            for label in self.labels
-        )
+        return tuple(map(label_text, self.labels))
 
     def membership(self) -> Array:
         """(m, K) membership: one-hot rows, or the proxy's probabilities."""

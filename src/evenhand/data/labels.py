@@ -161,6 +161,11 @@ def _encode_text(column: nw.Series[Any], name: str | None) -> tuple[Rows, list[A
     return np.fromiter(numbers, dtype=np.intp, count=len(column)), labels
 
 
+def label_text(label: Any) -> str:
+    """A label as text; crossed labels joined with " × "."""
+    return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
 def sorted_labels(labels: list[Any]) -> list[Any]:
     try:
         return sorted(labels)

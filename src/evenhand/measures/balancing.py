@@ -339,8 +339,6 @@ class Balance:
     kept : (n,) mask
         Rows whose controls have counterparts.
     n_columns : int
-    imbalance : float
-        Largest standardized difference that the weights leave in any of the columns.
     """
 
     def __init__(
@@ -383,11 +381,8 @@ class Balance:
             cost = float(c @ c + ridge @ step**2 / self.n_reference)
             least = min(cost, least)
             if cost <= TOLERATED * least:
-                self.q, self.c, self.left, self.centered, self.inverse = (
-                    q, c, ridge * step, centered, inverse,
-                )  # fmt: skip
+                self.q, self.c, self.centered, self.inverse = q, c, centered, inverse
         self.X, self.n_columns = X, X.shape[1]
-        self.imbalance = float(np.abs(self.left).max(initial=0.0))
 
     @property
     def is_possible(self) -> bool:

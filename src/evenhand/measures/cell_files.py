@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .._core.files import TableError, write_file
 from .._core.validation import InputError
+from ..data.labels import label_text
 from .edges import Edges
 
 if TYPE_CHECKING:
@@ -34,32 +35,19 @@ def to_arrow(cells: Cells) -> pa.Table:
     """Columns `score_bin`, `target_bin`, `group`, `n`, the sums and the extremes."""
     import pyarrow as pa
 
-    columns: dict[str, NDArray[Any]] = {
-        "score_bin": cells.score_bin,
-        "target_bin": cells.target_bin,
-        "group": cells.group,
-        "n": cells.count,
-        **{name: cells.sums[:, j].copy() for j, name in enumerate(SUMS)},
-    }
+    columns = dict(zip(INTEGERS, cells._arrays()[:4], strict=True))
+    columns |= {name: cells.sums[:, j].copy() for j, name in enumerate(SUMS)}
     extremes = [cells.least[:, 0], cells.largest[:, 0]]
     if cells.has_target:
         extremes += [cells.least[:, 1], cells.largest[:, 1]]
     columns |= {name: v.copy() for name, v in zip(EXTREMES, extremes, strict=False)}
-    return pa.table(columns).replace_schema_metadata({KEY: json.dumps(about(cells))})
-
-
-def about(cells: Cells) -> dict[str, Any]:
-    """What the metadata hold: format, version, edges, labels, names and unknown people."""
-    inferred = {"expected": True, "assume": cells.assume} if cells.expected else {}
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "edges": cells.edges.to_dict(),
-        "labels": list(cells.labels),
-        "names": list(cells.names),
-        "n_unknown": cells.n_unknown,
-        **inferred,
-    }
+    head = {
+        "format": FORMAT, "version": VERSION, "edges": cells.edges.to_dict(),
+        "labels": cells.labels, "names": cells.names, "n_unknown": cells.n_unknown,
+    }  # fmt: skip
+    if cells.expected:
+        head |= {"expected": True, "assume": cells.assume}
+    return pa.table(columns).replace_schema_metadata({KEY: json.dumps(head)})
 
 
 def from_arrow(table: Any) -> dict[str, Any]:
@@ -253,7 +241,7 @@ def suppress(cells: Cells, min_count: int) -> tuple[Cells, Suppressed]:
     whole, gone = (
         np.bincount(cells.group[rows], cells.count[rows], size) for rows in (keep | True, ~keep)
     )
-    names = [" × ".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in cells.labels]
+    names = map(label_text, cells.labels)
     share = dict(zip(names, (gone / np.maximum(whole, 1.0)).tolist(), strict=True))
     lost = Suppressed(min_count, int((~keep).sum()), int(gone.sum()), share)
     return cells.take(keep), lost

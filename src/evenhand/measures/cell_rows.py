@@ -61,7 +61,7 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
         if value is not None:
             why = (
                 "which needs rows"
-                if argument in ("cluster", "n_boot", "controls", "exposure", "loss")
+                if argument in ("cluster", "controls", "exposure", "loss")
                 else "which they hold"
             )
             raise InputError(argument, f"be left out for cells: {why}")

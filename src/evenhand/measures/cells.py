@@ -35,6 +35,7 @@ Index = NDArray[np.int32]
 # Columns of `sums`.
 WEIGHT, WEIGHT2, SCORE, TARGET, SCORE2, TARGET2, PRODUCT = range(7)
 N_SUMS = 7
+_ARRAYS = ("score_bin", "target_bin", "group", "count", "sums", "least", "largest")
 # Entries of a grid up to which those that occur are found by a table of all of them.
 _DENSE = 1 << 24
 _NOTHING, _NO_COUNTS = np.empty(0), np.empty(0, dtype=np.int64)
@@ -210,11 +211,8 @@ class Cells:
 
     def take(self, entries: Any) -> Cells:
         """Some of the entries, by number or by a mask."""
-        few = {
-            name: getattr(self, name)[entries]
-            for name in ("score_bin", "target_bin", "group", "count", "sums", "least", "largest")
-        }
-        return replace(self, **few)
+        few = [values[entries] for values in self._arrays()]
+        return replace(self, **dict(zip(_ARRAYS, few, strict=True)))
 
     @property
     def sensitive_name(self) -> str:
@@ -225,8 +223,7 @@ class Cells:
         return self.score_bin.astype(np.int64) * self.edges.bins + self.target_bin
 
     def _arrays(self) -> tuple[NDArray[Any], ...]:
-        return (self.score_bin, self.target_bin, self.group, self.count, self.sums, self.least,
-                self.largest)  # fmt: skip
+        return tuple(getattr(self, name) for name in _ARRAYS)
 
     def __repr__(self) -> str:
         unknown = f", {self.n_unknown:,} of unknown group" if self.n_unknown else ""
@@ -251,7 +248,7 @@ class Cells:
 
     def __add__(self, other: object) -> Cells:
         """The cells of both sets of rows."""
-        return merge([self, other]) if isinstance(other, Cells) else NotImplemented
+        return Cells.merge([self, other]) if isinstance(other, Cells) else NotImplemented
 
     def __radd__(self, other: object) -> Cells:
         """``sum(parts)`` begins with 0."""
@@ -261,12 +258,52 @@ class Cells:
     def merge(parts: Iterable[Cells]) -> Cells:
         """The cells of many sets of rows at once: quicker than one ``+`` after the other.
 
+        Groups that some of them lack are fine.
+
         Parameters
         ----------
         parts : iterable of Cells
             With the same edges.
         """
-        return merge(list(parts))
+        parts = list(parts)
+        if not parts:
+            raise ValueError("`parts` must hold at least one Cells, got none.")
+        first = parts[0]
+        for part in parts:
+            if not isinstance(part, Cells):
+                raise ValueError(f"`parts` must be Cells, got {type(part).__name__}.")
+            if part.edges != first.edges:
+                raise ValueError(
+                    "Cells must have the same `edges` to be merged, got "
+                    f"{first.edges.kind} and {part.edges.kind}, with other shifts or scales. Hint: "
+                    "make all but the first with edges=first.edges."
+                )
+            if part.names != first.names:
+                raise ValueError(
+                    "Cells must be of the same attribute to be merged, got "
+                    f"{first.sensitive_name!r} and {part.sensitive_name!r}."
+                )
+            if (part.expected, part.assume) != (first.expected, first.assume):
+                raise ValueError(
+                    "Cells must be of recorded groups, or of inferred ones with one assumption, to "
+                    "be merged, got both kinds."
+                )
+        labels = _union([part.labels for part in parts])
+        number = {label: k for k, label in enumerate(labels)}
+        groups = [
+            part.group if part.labels == labels
+            else np.array([number[v] for v in part.labels], dtype=np.int32)[part.group]
+            for part in parts
+        ]  # fmt: skip
+        n_groups = max(len(labels), 1)
+        keyed = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
+        held = [
+            np.concatenate(v) for v in zip(*(part._arrays()[3:] for part in parts), strict=True)
+        ]
+        return replace(
+            first, labels=labels, n_unknown=sum(part.n_unknown for part in parts),
+            **_add_up(first.edges, n_groups, np.concatenate(keyed), held),
+        )  # fmt: skip
 
     def to_arrow(self) -> Any:
         """A pyarrow Table: one row an entry, with edges, labels and version in its metadata."""
@@ -309,46 +346,6 @@ class Cells:
             return cls.from_arrow(table)
         except ValueError as error:
             raise TableError(f"{str(path)!r} holds no cells that can be used: {error}") from None
-
-
-def merge(parts: list[Cells]) -> Cells:
-    """Add up cells of one grid; groups that some of them lack are fine."""
-    if not parts:
-        raise ValueError("`parts` must hold at least one Cells, got none.")
-    first = parts[0]
-    for part in parts:
-        if not isinstance(part, Cells):
-            raise ValueError(f"`parts` must be Cells, got {type(part).__name__}.")
-        if part.edges != first.edges:
-            raise ValueError(
-                "Cells must have the same `edges` to be merged, got "
-                f"{first.edges.kind} and {part.edges.kind}, with other shifts or scales. Hint: "
-                "make all but the first with edges=first.edges."
-            )
-        if part.names != first.names:
-            raise ValueError(
-                f"Cells must be of the same attribute to be merged, got {first.sensitive_name!r} "
-                f"and {part.sensitive_name!r}."
-            )
-        if (part.expected, part.assume) != (first.expected, first.assume):
-            raise ValueError(
-                "Cells must be of recorded groups, or of inferred ones with one assumption, to be "
-                "merged, got both kinds."
-            )
-    labels = _union([part.labels for part in parts])
-    number = {label: k for k, label in enumerate(labels)}
-    groups = [
-        part.group if part.labels == labels
-        else np.array([number[v] for v in part.labels], dtype=np.int32)[part.group]
-        for part in parts
-    ]  # fmt: skip
-    n_groups = max(len(labels), 1)
-    keyed = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
-    held = [np.concatenate(v) for v in zip(*(part._arrays()[3:] for part in parts), strict=True)]
-    return replace(
-        first, labels=labels, n_unknown=sum(part.n_unknown for part in parts),
-        **_add_up(first.edges, n_groups, np.concatenate(keyed), held),
-    )  # fmt: skip
 
 
 def without_target(cells: Cells) -> Cells:
@@ -441,8 +438,7 @@ def _entries(edges: Edges, n_groups: int, keys: Any, held: Sequence[Any]) -> dic
             extremes[:, 1] = np.nan
     place, group = np.divmod(keys, n_groups)
     where = (*np.divmod(place, edges.bins), group)
-    names = ("score_bin", "target_bin", "group", "count", "sums", "least", "largest")
-    return dict(zip(names, [*(v.astype(np.int32) for v in where), *held], strict=True))
+    return dict(zip(_ARRAYS, [*(v.astype(np.int32) for v in where), *held], strict=True))
 
 
 def _union(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:

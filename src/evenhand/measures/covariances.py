@@ -32,7 +32,7 @@ class Members:
     """
 
     codes: Rows | None
-    soft: Array | None
+    soft: Any
     n_groups: int
     note: str = ""
     measured: bool = False
@@ -45,13 +45,11 @@ class Members:
         """Membership of group k; the reference group comes last and has no column of its own."""
         if self.codes is not None:
             return (self.codes == k).astype(np.float64)
-        assert self.soft is not None
         return self.soft[:, k] if k < self.n_groups - 1 else 1.0 - self.soft.sum(axis=1)
 
     def columns(self, rows: Any = slice(None)) -> Array:
         """(m, K − 1) membership of some rows, without the reference group."""
         if self.codes is None:
-            assert self.soft is not None
             return self.soft[rows]
         codes = self.codes[rows]
         out = np.zeros((len(codes), self.n_groups))
@@ -299,7 +297,6 @@ class UnitScores:
         members, groups = self._members, self._share.shape[1]
         f = self._f * self._plain[:, None]
         if members.codes is None:
-            assert members.soft is not None
             return (members.soft.T @ f).ravel()
         sums = [np.bincount(members.codes, column, members.n_groups) for column in f.T]
         return np.column_stack(sums)[:groups].ravel().astype(np.float64, copy=False)

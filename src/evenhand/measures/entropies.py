@@ -17,12 +17,7 @@ import numpy as np
 
 from .._core.arrays import Array
 from .._core.validation import InputError
-from ..data.criteria import (
-    NOTHING,
-    Condition,
-    Criterion,
-    complete,
-)
+from ..data.criteria import NOTHING, Condition, Criterion, complete
 from ..data.groups import Groups
 from ..estimators.estimation import EntropyEstimator, RowLosses
 from .effective import independent_rows
@@ -243,9 +238,15 @@ def estimate_entropies(
         independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
     if groups.measured is not None:
         pairs = {c.name: (reduced.get(c.given, ()), reduced.get(c.joint, ())) for c in criteria}
-        return _measured(pairs, variables, groups, estimator, independent)
+        from ..estimators.densities import measured_ratios
+
+        ratios = measured_ratios(variables, list(pairs.values()), groups, estimator)
+        by_name = {name: ratios[pair] for name, pair in pairs.items()}
+        return MeasuredEntropies({}, {}, groups, independent, by_name)
     losses = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
-    terms = share_terms(groups)
+    surprise = -np.log(groups.shares)
+    # −log P(aᵢ), or its expectation under membership probabilities.
+    terms = groups.membership() @ surprise if groups.codes is None else surprise[groups.codes]
     losses[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
     rows = {
         condition: losses[reduced.get(condition, condition)] for condition in [NOTHING, *needed]
@@ -263,28 +264,7 @@ def estimate_entropies(
     return Entropies(mean, rows, groups, independent)
 
 
-def _measured(
-    pairs: dict[str, tuple[Condition, Condition]], variables: Mapping[str, Array], groups: Groups,
-    estimator: EntropyEstimator, independent: dict[str, float],
-) -> MeasuredEntropies:  # fmt: skip
-    """Log density ratios of a measurement, for what is given and joint by name of the criterion."""
-    from ..estimators.densities import measured_ratios
-
-    ratios = measured_ratios(variables, list(pairs.values()), groups, estimator)
-    by_name = {name: ratios[pair] for name, pair in pairs.items()}
-    return MeasuredEntropies({}, {}, groups, independent, by_name)
-
-
 def people_effective(groups: Groups, frequency: Array) -> float:
     """(Σω)² / Σω²/f: equally weighted people, where rows of weight ω stand for f of them."""
     weight = frequency if groups.weight is None else groups.weight
     return float(weight.sum() ** 2 / (weight**2 / frequency).sum())
-
-
-def share_terms(groups: Groups) -> Array:
-    """Per-row terms of H(A): −log P(aᵢ), or its expectation under membership probabilities."""
-    surprise = -np.log(groups.shares)
-    if groups.codes is not None:
-        return surprise[groups.codes]
-    assert groups.probabilities is not None
-    return groups.probabilities @ surprise

@@ -209,8 +209,6 @@ def exact_fairness_p_values(
 
     `ranks` are those of the variables, where they are known already.
     """
-    if isinstance(random_state, np.random.RandomState):
-        random_state = int(random_state.randint(2**31))
     rng = np.random.default_rng(0 if random_state is None else random_state)
     wanted = [get_criterion(criterion) for criterion in criteria]
     names = list(dict.fromkeys(name for criterion in wanted for name in criterion.joint))
@@ -261,8 +259,7 @@ def _usable(groups: Groups) -> tuple[Mask | None, Members]:
     if groups.measured is not None:
         return rows, Members(None, None, 4, measured=True)
     if groups.codes is None:
-        assert groups.probabilities is not None
-        table = groups.probabilities if rows is None else groups.probabilities[rows]
+        table = groups.membership() if rows is None else groups.membership()[rows]
         drop = int(np.argmax(table.sum(axis=0)))
         return rows, Members(None, np.delete(table, drop, axis=1), groups.n_groups)
     codes = groups.codes if rows is None else groups.codes[rows]
@@ -331,12 +328,7 @@ class _Tested:
     target: Ranks
     given: Ranks | None
     where: str
-    same_units: bool = False
-
-
-def _same_units(criterion: Criterion) -> bool:
-    """Whether both variables are in the units of the target, so that their difference tells."""
-    return criterion.joint == BOTH
+    same_units: bool = False  # both in those of the target, so that their difference tells
 
 
 def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
@@ -434,7 +426,7 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     rank = conditional_rank(target, given, merged)
     if rank is None:
         # A score within 1e-6 of the target's rank: what it differs by may still tell the group.
-        gap = data.gap() if _same_units(criterion) else None
+        gap = data.gap() if criterion.joint == BOTH else None
         if (
             gap is None
             or level_rank(gap, given.normal, cell, n_cells, merged == 1 and given.discrete) is None
@@ -449,7 +441,7 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     slope = neighbor_slopes(center, means)
     rows = RowsInCells(rank, given.rank, given.normal, cell, center, slope)
     where = f" within {n_cells} slices of {name}"
-    return _Tested(rows, members, target, given, where, _same_units(criterion))
+    return _Tested(rows, members, target, given, where, criterion.joint == BOTH)
 
 
 def _fine_structure(setting: _Tested, data: _Data) -> float:

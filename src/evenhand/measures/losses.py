@@ -383,7 +383,7 @@ class QuantileLoss(Loss):
 
     width_from_residuals = True
 
-    def __init__(self, quantile: float, width: float | None = None):
+    def __init__(self, quantile: float, width: Any = None):
         self.name, self.quantile, self.width = "quantile", float(quantile), width
 
     def deviance(self, y: Vector, mean: Vector) -> Vector:
@@ -409,17 +409,14 @@ class QuantileLoss(Loss):
 
     def stages(self) -> list[Loss]:
         """From a wide corner to the final one, where Newton steps from afar would fail."""
-        assert self.width is not None
         return [QuantileLoss(self.quantile, self.width * factor) for factor in (16.0, 4.0, 1.0)]
 
     def evaluate(self, y: Vector, eta: Vector) -> tuple[Vector, Vector]:
-        assert self.width is not None
         z = (eta - y) / self.width
         value = self.width * (np.logaddexp(0.0, z) - self.quantile * z)
         return value, expit(z) - self.quantile
 
     def curvature(self, y: Vector, eta: Vector) -> Vector:
-        assert self.width is not None
         share = expit((eta - y) / self.width)
         return share * (1.0 - share) / self.width
 

@@ -14,16 +14,10 @@ from .._core.arrays import Rows, Vector
 from .._core.frames import tabulate
 from .._core.validation import InputError
 from .._core.views import Shown
-from ..data.criteria import (
-    INDEPENDENCE,
-    SEPARATION,
-    SUFFICIENCY,
-    Criterion,
-    get_criterion,
-)
+from ..data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, Criterion, get_criterion
 from ..data.groups import Groups
 from ..data.sample import Sample, too_many
-from ..data.weights import cluster_groups, cluster_sums, degrees_of_freedom
+from ..data.weights import cluster_sums, degrees_of_freedom
 from .cell_rows import expand_cells, refuse_beside_cells
 from .cells import Cells
 from .effective import check_effective_size, unit_masses, warn_shared_values
@@ -360,7 +354,7 @@ def measure_columns(measures: Iterable[Measure]) -> dict[str, list[Any]]:
 
 def measure(
     criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
-    estimator: str, n_boot: int = 0, seed: int = 0, frequency: Vector | None = None,
+    estimator: str, frequency: Vector | None = None,
 ) -> Measure:  # fmt: skip
     """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
 
@@ -387,10 +381,7 @@ def measure(
         psi, slope = entropies.influence(criterion), entropies.slope(criterion)
         independent = entropies.independent.get(criterion.name, n_effective)
         noise = entropies.fitting_noise(criterion, independent) / slope
-        if n_boot:
-            spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
-        else:
-            spread = standard_error(psi, groups.weight, groups.cluster, frequency)
+        spread = standard_error(psi, groups.weight, groups.cluster, frequency)
         stderr = math.hypot(spread, noise, math.sqrt(joint.between) / slope)
         freedom = freedom_of(psi, groups)
     low, high = root_interval(value, float(stdtrit(freedom, 0.5 + confidence_level / 2)) * stderr)
@@ -460,26 +451,6 @@ def standard_error(
         return float("nan")
     total = float(len(psi)) if weight is None else float(weight.sum())
     return math.sqrt(float(centered @ centered) * n / (n - 1)) / total
-
-
-def _bootstrap_error(
-    psi: Vector, weight: Vector | None, cluster: Rows | None, n_boot: int, seed: int
-) -> float:
-    """Spread of the mean of psi over draws of rows, or of clusters; each keeps its weight."""
-    rng = np.random.default_rng(seed)
-    weight = np.ones(len(psi)) if weight is None else weight
-    terms = np.column_stack([weight * psi, weight])
-    if cluster is not None:
-        terms = cluster_groups(cluster, terms)
-    n = len(terms)
-    uniform = np.full(n, 1.0 / n)
-    # A batch of draws is a table of counts, and its means one product with it.
-    means: list[float] = []
-    while len(means) < n_boot:
-        size = min(max(2_000_000 // n, 1), n_boot - len(means))
-        sums = rng.multinomial(n, uniform, size=size) @ terms
-        means += (sums[:, 0] / sums[:, 1]).tolist()
-    return float(np.std(means, ddof=1))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -577,10 +548,7 @@ def independence(
     >>> 0 < value < 1
     True
     """
-    return _measure(
-        INDEPENDENCE, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, frequency=frequency, cluster=cluster,
-    )  # fmt: skip
+    return _measure(INDEPENDENCE, **locals())
 
 
 def separation(
@@ -630,10 +598,7 @@ def separation(
     >>> value < 1
     True
     """
-    return _measure(
-        SEPARATION, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, frequency=frequency, cluster=cluster,
-    )  # fmt: skip
+    return _measure(SEPARATION, **locals())
 
 
 def sufficiency(
@@ -683,7 +648,4 @@ def sufficiency(
     >>> value < 1
     True
     """
-    return _measure(
-        SUFFICIENCY, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, frequency=frequency, cluster=cluster,
-    )  # fmt: skip
+    return _measure(SUFFICIENCY, **locals())

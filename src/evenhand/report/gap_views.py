@@ -146,7 +146,7 @@ def _gap_table(result: Conditional) -> Table:
         for gap in result.gaps
     ]  # fmt: skip
     caption = f"Gaps of mean scores, in units of the score, against {clean(result.reference)}"
-    return Table(heads, rows, caption, result.columns(), "controls.csv", limit=30)
+    return Table(heads, rows, caption, result._columns(), "controls.csv", limit=30)
 
 
 def _conditional_note(result: Conditional) -> str:
