@@ -119,14 +119,12 @@ def test_parts_are_shown_where_they_belong():
     rows = [[Name(HOSTILE[4]), "1"], [Name(HOSTILE[0]), "2"], [Name(HOSTILE[0]), "3"]]
     view = View(
         "Title",
-        [
-            "A sentence.",
-            Judged("A judgment.", "clear"),
-            Figure(lambda: 1 / 0),
-            Table(["name", "p (all)"], rows, "A caption", {"x": [1]}, "x.csv"),
-            View("Section", ["Inside."]),
-        ],
-        ("✕ Fail", "strong"),
+        "A sentence.",
+        Judged("A judgment.", "clear"),
+        Figure(lambda: 1 / 0),
+        Table(["name", "p (all)"], rows, "A caption", {"x": [1]}, "x.csv"),
+        View("Section", "Inside."),
+        badge=("✕ Fail", "strong"),
     )
     text = view_text(view)
     assert text.startswith("Title: ✕ Fail\nA sentence.\nA judgment.\n\nA caption\nname ")
@@ -144,7 +142,7 @@ def test_parts_are_shown_where_they_belong():
 
 def test_wide_tables_go_on_below():
     rows = [[Name("a")] + ["x" * 30] * 4]
-    lines = view_text(View("", [Table(["name", "b", "c", "d", "e"], rows)])).splitlines()
+    lines = view_text(View("", Table(["name", "b", "c", "d", "e"], rows))).splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines if line.startswith("name")] == ["name", "name"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,8 +22,6 @@ from .options import as_number, option, parse_limits
 from .rows import TableRows, load_models, load_scores
 from .tables import Asked
 from .terminal import (
-    LIMIT_MISSED,
-    NOT_ENOUGH_DATA,
     command,
     deliver,
     leave,
@@ -37,11 +36,10 @@ from .terminal import (
 if TYPE_CHECKING:
     from ..auditing.impact import Impact
     from ..auditing.result import Audit, AuditSet
-    from ..auditing.tolerance import Tolerance
     from ..auditing.verdict import Verdict
 
 
-def check_limits(audits: Mapping[str, Audit], rules: Rules) -> list[dict[str, Any]]:
+def check_limits(audits: Mapping[str, Audit], rules: group.Judging) -> list[dict[str, Any]]:
     """One entry per limit, audit and part of it: a crossing must not hide what it is made of.
 
     A limit that is met by data that cannot carry a pass is "not enough data", as in a verdict.
@@ -111,16 +109,22 @@ def audit(
     rules = read_rules(judging, table.has_target())
     data = table if table.counted else load_scores(Path(files[0]), columns)
     result = run_audit(data, measuring, pricing, judging)
-    facts = tolerance_facts(judging.tolerance) | run_facts(measuring.seed)
-    title = ", ".join(files)
-    _conclude(result, data, rules, about, output, facts, lambda: show_audits(result, title))
+
+    def show() -> None:
+        for name, one in audits_of(result).items():
+            show_result(one, title=", ".join([*files, *([name] if name else [])]))
+            say("")
+
+    _conclude(result, data, rules, about, output, measuring.seed, show)
 
 
 def _conclude(
-    result: Any, data: TableRows | Asked, rules: Rules, about: group.About, output: group.Output,
-    facts: dict[str, Any], show: Callable[[], None],
+    result: Any, data: TableRows | Asked, rules: group.Judging, about: group.About,
+    output: group.Output, seed: int, show: Callable[[], None],
 ) -> None:  # fmt: skip
     """Judge audits, show or write all there is, and leave with the code of the worst."""
+    from ..report.audit_views import audit_page, results_by_audit
+
     audits = audits_of(result)
     # Rows that were left out could hide as much as rows of unknown group.
     known = {
@@ -130,13 +134,13 @@ def _conclude(
     checks, verdicts = check_limits(known, rules), judged(known, rules, data.dropped)
     compared = impacts(audits, rules)
     if output.html is not None:
-        write_audit(
-            result, output, {**data.source_facts(), **facts}, about, verdicts=verdicts,
-            impacts=compared, favorable=rules.favorable,
+        facts = {**data.source_facts(), **tolerance_facts(rules.tolerance), **run_facts(seed)}
+        page = audit_page(
+            result, verdicts=verdicts, impacts=compared, favorable=rules.favorable,
+            about=asdict(about), source=facts,
         )  # fmt: skip
+        write_text(output.html, page, output.force)
     if output.json_:
-        from ..report.audit_views import results_by_audit
-
         whole = {**result.to_dict(), "checks": checks, "provenance": data.provenance()}
         say_json(whole | results_by_audit(verdict=verdicts, impact=compared))
     else:
@@ -149,8 +153,7 @@ def _conclude(
             say(_check_words(check), _STYLES[check["outcome"]])
         if output.html is not None:
             say(f"Report: {output.html}")
-    outcomes = [v.outcome for v in verdicts.values()] + [check["outcome"] for check in checks]
-    leave(exit_code(outcomes))
+    leave(*(v.outcome for v in verdicts.values()), *(check["outcome"] for check in checks))
 
 
 def run_audit(
@@ -167,26 +170,6 @@ def run_audit(
         scores, measuring, pricing, reference=judging.reference or "largest",
         per_attribute=judging.each and len(data.sensitive) > 1,
     )  # fmt: skip
-
-
-def write_audit(
-    result: Any, output: group.Output, facts: dict[str, Any], about: group.About, *,
-    verdicts: Mapping[str, Any] | None = None, impacts: Mapping[str, Any] | None = None,
-    favorable: str | None = None,
-) -> None:  # fmt: skip
-    """The HTML report of an audit or of several."""
-    from ..report.audit_views import audit_page
-
-    shared: dict[str, Any] = {"about": asdict(about), "source": facts, "favorable": favorable}
-    text = audit_page(result, verdicts=verdicts, impacts=impacts, **shared)
-    write_text(output.html, text, output.force)
-
-
-def show_audits(result: Any, title: str) -> None:
-    """Print an audit, or several."""
-    for name, audit in audits_of(result).items():
-        show_result(audit, title=f"{title}, {name}" if name else title)
-        say("")
 
 
 def _check_words(check: Mapping[str, Any]) -> str:
@@ -221,10 +204,8 @@ def compare(
     rules = read_rules(group.Judging(**asdict(gate)), columns.target is not None)
     data = load_models(files, columns)
     result = data.audit(dict(data.scores), measuring, pricing)
-    facts = tolerance_facts(gate.tolerance) | run_facts(measuring.seed)
-    _conclude(
-        result, data, rules, about, output, facts, lambda: show_compare(result, rules.favorable)
-    )
+    show = partial(show_compare, result, rules.favorable)
+    _conclude(result, data, rules, about, output, measuring.seed, show)
 
 
 def show_compare(result: AuditSet, favorable: str | None = None) -> None:
@@ -237,7 +218,7 @@ def show_compare(result: AuditSet, favorable: str | None = None) -> None:
         crossed = part_tables(audit) if audit.attributes else []
         if parts or crossed:
             say("")
-            show_view(View(name, [*map(view_of, parts), *crossed]))
+            show_view(View(name, *map(view_of, parts), *crossed))
     say("")
     show_view(gains_view(result, favorable))
 
@@ -247,36 +228,10 @@ def show_compare(result: AuditSet, favorable: str | None = None) -> None:
 
 
 _STYLES = {"pass": "bold green", "fail": "bold red", "not enough data": "bold yellow"}
-EXIT_CODES = {"pass": 0, "fail": LIMIT_MISSED, "not enough data": NOT_ENOUGH_DATA}
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What is asked beyond the audit itself.
-
-    Attributes
-    ----------
-    tolerance : Tolerance or None
-    impact : bool
-    favorable : str or None
-    reference, at
-        Of the impact table.
-    limits : dict of criterion → float
-        Of --fail-above.
-    judge_by : {"value", "upper", "lower"}
-    """
-
-    tolerance: Tolerance | None
-    impact: bool
-    favorable: str | None
-    reference: str
-    at: tuple[Any, ...]
-    limits: dict[str, float]
-    judge_by: str
-
-
-def read_rules(judging: group.Judging, has_target: bool) -> Rules:
-    """The options of the command line, checked before any rows are read."""
+def read_rules(judging: group.Judging, has_target: bool) -> group.Judging:
+    """What is judged and by what, read and checked before any rows are."""
     from ..auditing.tolerance import Tolerance
 
     file, reference, favorable = judging.tolerance, judging.reference, judging.favorable
@@ -304,9 +259,9 @@ def read_rules(judging: group.Judging, has_target: bool) -> Rules:
         given = read_cutoffs([as_number(text, text) for text in judging.at])
         cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
     limits = parse_limits("--fail-above", judging.fail_above, has_target)
-    return Rules(
-        tolerance, judging.impact, favorable, reference or "largest", cutoffs, limits,
-        judging.judge_by,
+    return replace(
+        judging, rule=tolerance, favorable=favorable, reference=reference or "largest",
+        cutoffs=cutoffs, limits=limits,
     )  # fmt: skip
 
 
@@ -319,13 +274,13 @@ def tolerance_facts(file: Path | None) -> dict[str, str]:
     return {"Tolerance": f"{clean(file.name)}{when}"}
 
 
-def judged(audits: Mapping[str, Audit], rules: Rules, dropped: int) -> dict[str, Verdict]:
+def judged(audits: Mapping[str, Audit], rules: group.Judging, dropped: int) -> dict[str, Verdict]:
     """Verdicts by audit; an attribute of a crossing is judged as a part of it."""
-    if rules.tolerance is None:
+    if rules.rule is None:
         return {}
     parts = {part for audit in audits.values() for part in audit.attributes}
     verdicts = {
-        name: audit.verdict(rules.tolerance) for name, audit in audits.items() if name not in parts
+        name: audit.verdict(rules.rule) for name, audit in audits.items() if name not in parts
     }
     if not dropped:
         return verdicts
@@ -333,20 +288,17 @@ def judged(audits: Mapping[str, Audit], rules: Rules, dropped: int) -> dict[str,
     return {name: replace(v, remarks=(*v.remarks, told)) for name, v in verdicts.items()}
 
 
-def impacts(audits: Mapping[str, Audit], rules: Rules) -> dict[str, Impact]:
+def impacts(audits: Mapping[str, Audit], rules: group.Judging) -> dict[str, Impact]:
     """Impact tables by audit."""
     if not rules.impact:
         return {}
     assert rules.favorable is not None
     groups = {group for audit in audits.values() for group in audit.labels}
-    return {
-        name: audit.impact(
-            "largest" if rules.reference in groups.difference(audit.labels) else rules.reference,
-            rules.at,
-            rules.favorable,
-        )
-        for name, audit in audits.items()
-    }
+    tables = {}
+    for name, audit in audits.items():
+        own = None if rules.reference in groups.difference(audit.labels) else rules.reference
+        tables[name] = audit.impact(own or "largest", rules.cutoffs, rules.favorable)
+    return tables
 
 
 def show_verdict(verdict: Verdict, name: str = "") -> None:
@@ -355,12 +307,6 @@ def show_verdict(verdict: Verdict, name: str = "") -> None:
     assert shown.badge is not None
     show_view(shown, _STYLES[verdict.outcome], (f"{name}: " if name else "") + shown.badge[0])
     say("")
-
-
-def exit_code(outcomes: Iterable[str]) -> int:
-    """A fail outranks not enough data, and that a pass."""
-    codes = {EXIT_CODES[outcome] for outcome in outcomes}
-    return LIMIT_MISSED if LIMIT_MISSED in codes else max(codes, default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,7 +353,7 @@ def tolerance(
         made = Tolerance.from_file(file)
     rows = [[name, range_text(name, *ends)] for name, ends in made.clauses]
     title = f"{file}: level {100 * made.level:g}%, reference {made.reference}"
-    show_view(View(title, [Table(["clause", "tolerated"], rows), f"SHA-256 {made.digest}"]))
+    show_view(View(title, Table(["clause", "tolerated"], rows), f"SHA-256 {made.digest}"))
 
 
 def _clause(text: str) -> tuple[str, Any]:

@@ -21,7 +21,7 @@ from ..report.view import View
 from ..tables.readers import Source, TableError, is_text, open_table, read_table, write_table
 from ..training.model_files import TableModel, load_table_model
 from . import options as group
-from .audits import exit_code, read_rules, show_verdict, tolerance_facts
+from .audits import read_rules, show_verdict, tolerance_facts
 from .options import option
 from .rows import TableRows, load_training
 from .terminal import command, fail, leave, note, run_facts, say, show_result, show_view
@@ -67,24 +67,23 @@ def _stack(name: str, criterion: str, options: Mapping[str, Any]) -> Any:
     )  # fmt: skip
 
 
-def _ridge(criterion: str, options: Mapping[str, Any]) -> Any:
+def _linear(family: str, criterion: str, options: Mapping[str, Any]) -> Any:
+    from ..training.glm import FairGLM
     from ..training.linear import FairRidge
 
-    return FairRidge(criterion, alpha=options["alpha"], group_features=options["group_features"])
-
-
-def _glm(family: str, criterion: str, options: Mapping[str, Any]) -> Any:
-    from ..training.glm import FairGLM
-
-    return FairGLM(family, criterion, **{k: v for k, v in options.items() if k != "seed"})
+    shared = {name: options[name] for name in ("alpha", "group_features")}
+    if not family:
+        return FairRidge(criterion, **shared)
+    powers = {name: options[name] for name in ("power", "quantile")}
+    return FairGLM(family, criterion, **shared, **powers)
 
 
 _FAMILIES = ("normal", "poisson", "gamma", "inverse_gaussian", "tweedie", "binomial", "quantile")
 # (criterion, options) → an estimator with a `fairness_weight`. Options are alpha, group_features,
 # power, quantile and seed.
 MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
-    "ridge": _ridge,
-    **{f"glm-{family.replace('_', '-')}": partial(_glm, family) for family in _FAMILIES},
+    "ridge": partial(_linear, ""),
+    **{f"glm-{family.replace('_', '-')}": partial(_linear, family) for family in _FAMILIES},
     **{name: partial(_stack, name) for name in _BASES},
 }
 
@@ -118,9 +117,8 @@ class Fitting(group.Powered, group.Seeded):
 
     def build(self) -> Any:
         """The estimator, unfitted."""
-        options = {name: getattr(self, name) for name in ("alpha", "power", "quantile", "seed")}
         kind = None if self.group_features == "none" else self.group_features
-        return MODELS[self.model](self.criterion, {**options, "group_features": kind})
+        return MODELS[self.model](self.criterion, {**asdict(self), "group_features": kind})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +193,8 @@ def frontier(
     With boosted trees: evenhand frontier train.csv --model xgboost --target y --sensitive race
     --group-features posterior --out fair/
     """
+    from ..auditing.figures import audits_of
+
     outputs = check_folder(writing.out, writing.force)
     request.check()
     rules = read_rules(group.Judging(**asdict(tolerated)), has_target=True)
@@ -206,17 +206,19 @@ def frontier(
     write_path(
         path, chosen, data, outputs,
         {**tolerance_facts(tolerated.tolerance), **run_facts(fitting.seed)},
-        about=asdict(about), tolerance=rules.tolerance, favorable=rules.favorable,
+        about=asdict(about), tolerance=rules.rule, favorable=rules.favorable,
     )  # fmt: skip
     show_frontier(path, chosen, problem, outputs)
-    verdicts = verdict_on(path, rules.tolerance)
-    for verdict in verdicts.values():
+    outcomes = ["pass" if problem is None else "fail"]
+    if rules.rule is not None and path.selected is not None:
+        (audit,) = audits_of(path, [path.selected])
+        verdict = audit.verdict(rules.rule)
+        outcomes.append(verdict.outcome)
         say("")
         show_verdict(verdict)
     if problem is not None:
         fail(problem)
-    outcomes = [verdict.outcome for verdict in verdicts.values()]
-    leave(exit_code([*outcomes, "pass" if problem is None else "fail"]))
+    leave(*outcomes)
 
 
 def run_path(rows: TableRows, model: Any, fitting: Fitting) -> FairnessPath:
@@ -306,16 +308,6 @@ def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:
         "asked": request.to_dict(), "fairness_weight": point.fairness_weight,
         "held_out": {path.accuracy.key: point.accuracy, **measures},
     }  # fmt: skip
-
-
-def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
-    """The verdict on the chosen model, by the name "" as that of an audit; empty without one."""
-    from ..auditing.figures import audits_of
-
-    if tolerance is None or path.selected is None:
-        return {}
-    (audit,) = audits_of(path, [path.selected])
-    return {"": audit.verdict(tolerance)}
 
 
 def show_frontier(
@@ -491,9 +483,9 @@ def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:
         View(
             "2. What the audit found", [judge_criterion(before, name) for name in before.measures]
         ),
-        View("3. What it means for people", money_sentences(before, "high")),
-        View("4. What fairness costs", [cost]),
-        View("5. What got worse, and who gains", [worse, *gains.parts]),
+        View("3. What it means for people", *money_sentences(before, "high")),
+        View("4. What fairness costs", cost),
+        View("5. What got worse, and who gains", worse, *gains.parts),
     ]
 
 

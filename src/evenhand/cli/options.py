@@ -145,12 +145,15 @@ class Columns(Roles):
     key: str | None = None
     given: str | None = None
 
+    def named(self, role: str) -> list[str]:
+        """The columns of a role."""
+        name = getattr(self, role)
+        return [] if name is None else [name] if isinstance(name, str) else list(name)
+
     @property
     def predictions(self) -> list[str]:
         """Columns with a score."""
-        if isinstance(self.prediction, list):
-            return self.prediction
-        return [] if self.prediction is None else [self.prediction]
+        return self.named("prediction")
 
     @property
     def numbers(self) -> dict[str, str]:
@@ -342,6 +345,11 @@ class Judging(Gate, Cutoffs):
     impact: bool = option("Compare each group with a reference; needs --favorable.", default=False)
     reference: str | None = option("Group for --impact and --control; the largest if left out.")
     each: bool = option("Audit each --sensitive column by itself as well.", default=False)
+
+    # What the file and the texts of options say, once they are read.
+    rule: Any = None
+    cutoffs: tuple[float, ...] = (0.5,)
+    limits: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

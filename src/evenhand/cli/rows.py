@@ -22,7 +22,7 @@ from ..data.labels import check_written, whole
 from ..data.sample import repeat_rows
 from ..report.words import clean, short_names
 from ..tables.readers import Source, called, open_table, read_table
-from .options import Columns, Edges, Measuring, Pricing, parse_bands
+from .options import Columns, Edges, Measuring, Pricing, as_number, parse_bands
 from .terminal import note
 
 if TYPE_CHECKING:
@@ -186,38 +186,32 @@ def load_scores(file: Path, columns: Columns) -> TableRows:
 
 
 def _read_scores(file: Path, columns: Columns) -> TableRows:
-    bands = parse_bands(columns)
-    source = open_table(file, columns.separator)
-    numbers = _resolve(source, columns)
-    names = [source.resolve(name, "--prediction") for name in columns.predictions]
-    imputed = list(dict.fromkeys(source.resolve(n, "--probability") for n in columns.probability))
+    bands, source = parse_bands(columns), _open(file, columns)
+    imputed = list(dict.fromkeys(columns.probability))
     if len(imputed) == 1:
         raise TableError(
             "--probability must be given once for each group, at least twice. Hint: for two groups "
             "give a column of each."
         )
-    key = [source.resolve(columns.key, "--id")] if columns.key is not None else []
-    used = [*numbers, *names, *imputed, *key]
-    labels = list(dict.fromkeys([*columns.sensitive, *_cluster(columns)]))
+    used = [*columns.numbers.values(), *columns.predictions, *imputed, *columns.named("key")]
+    labels = list(dict.fromkeys([*columns.sensitive, *columns.named("cluster")]))
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
     text = [name for name in labels if name not in used and name not in bands]
     wanted = [*used, *labels, *columns.control]
     table = read_table(source, wanted, text=text, missing=columns.missing)
-    return TableRows(source, columns, table, {name: name for name in names})
+    return TableRows(source, columns, table, {name: name for name in columns.predictions})
 
 
-def _cluster(columns: Columns) -> list[str]:
-    return [] if columns.cluster is None else [columns.cluster]
-
-
-def _resolve(source: Source, columns: Columns) -> list[str]:
-    """The columns of numbers; all that are named are checked to be there."""
+def _open(file: Path, columns: Columns) -> Source:
+    """The file; all columns that are named are checked to be there."""
+    source = open_table(file, columns.separator)
     roles = {role: [name] for role, name in columns.numbers.items()}
-    roles |= {"sensitive": columns.sensitive, "cluster": _cluster(columns)}
-    for role, names in {**roles, "control": columns.control}.items():
+    roles |= {role: columns.named(role) for role in ("sensitive", "cluster", "control")}
+    roles |= {"prediction": columns.predictions, "probability": [*columns.probability]}
+    for role, names in {**roles, "id": columns.named("key")}.items():
         for name in names:
             source.resolve(name, f"--{role}")
-    return list(columns.numbers.values())
+    return source
 
 
 def _without_gaps(rows: TableRows) -> TableRows:
@@ -225,7 +219,7 @@ def _without_gaps(rows: TableRows) -> TableRows:
     named, table = rows.named, rows.table
     gaps = {(role, named.numbers[role]): np.isnan(v) for role, v in rows.numbers.items()}
     gaps |= {("prediction", rows.models[m]): np.isnan(v) for m, v in rows.scores.items()}
-    gaps |= {("cluster", n): table.column(n).is_null().to_numpy() for n in _cluster(named)}
+    gaps |= {("cluster", n): table.column(n).is_null().to_numpy() for n in named.named("cluster")}
     for (role, name), absent in gaps.items() if not named.drop_missing else ():
         if absent.any():
             raise TableError(
@@ -267,7 +261,9 @@ def load_models(files: Sequence[Path], columns: Columns) -> TableRows:
     _check_distinct([f"--prediction {clean(name)[:60]}" for name in predictions], predictions)
     first = _read_scores(files[0], columns)
     if len(files) > 1:
-        names, table = _model_names(files), first.table
+        stems = [path.name.split(".")[0] or path.name for path in files]
+        names = short_names(stems if len(set(stems)) == len(stems) else map(str, files), 60)
+        table = first.table
         models = {names[0]: predictions[0]}
         for path, name in zip(files[1:], names[1:], strict=True):
             models[name] = f"{predictions[0]} of {path}"
@@ -283,13 +279,6 @@ def _check_distinct(shown: Sequence[str], names: Sequence[str]) -> None:
                 f"{shown[k]!r} is given twice, so that a model would be compared with itself. Hint:"
                 " give each model once; for one model use 'evenhand audit'."
             )
-
-
-def _model_names(files: Sequence[Path]) -> tuple[str, ...]:
-    names = [path.name.split(".")[0] or path.name for path in files]
-    if len(set(names)) < len(names):
-        names = [str(path) for path in files]
-    return short_names(names, 60)
 
 
 def _matched(first: TableRows, path: Path) -> Vector:
@@ -342,15 +331,13 @@ def _order(first: pa.Table, other: pa.Table, key: str, path: Path) -> NDArray[np
 
 def load_training(file: Path, columns: Columns) -> TableRows:
     """Target, groups and every other column as a feature."""
-    bands = parse_bands(columns)
-    source = open_table(file, columns.separator)
-    others = _resolve(source, columns)
+    bands, source = parse_bands(columns), _open(file, columns)
+    others, cluster = list(columns.numbers.values()), columns.named("cluster")
     if columns.target in columns.sensitive:
         raise TableError(f"--target and --sensitive both name {columns.target!r}.")
     for name in columns.drop:
         if name not in source.names:
             source.resolve(name, "--drop")
-    cluster = _cluster(columns)
     features = _feature_names(source, [*others, *columns.sensitive, *cluster, *columns.drop])
     wanted = [*others, *columns.sensitive, *cluster, *features, *columns.control]
     text = [n for n in (*cluster, *columns.sensitive) if n not in others and n not in bands]
@@ -403,46 +390,37 @@ def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.flo
         What the column is used as, for messages.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     column = table.column(name)
-    where = f"column {quote(name)} of {called(path)}"
+    where = f"The {what}, column {quote(name)} of {called(path)},"
     kind = arrow_kind(column.type)
     if column.null_count == len(column):
-        raise TableError(f"The {what}, {where}, has no values at all.")
+        raise TableError(f"{where} has no values at all.")
     if kind == "text":
-        raise TableError(_not_numbers(column.to_pylist(), what, where))
+        raise TableError(f"{where} {_not_numbers(column.to_pylist())}")
     if kind not in ("numbers", "bool"):
-        raise TableError(f"The {what}, {where}, must hold numbers, not values of type {kind}.")
-    if kind == "bool":
-        column = column.cast(pa.int8())
-    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    values = np.ascontiguousarray(values, dtype=np.float64)
+        raise TableError(f"{where} must hold numbers, not values of type {kind}.")
+    values = column.cast(pa.float64(), safe=False).to_numpy()
     infinite = np.isinf(values)
     if infinite.any():
         raise TableError(
-            f"The {what}, {where}, must be finite: {int(infinite.sum())} of {len(values)} values "
-            f"are infinite, the first in row {int(infinite.argmax()) + 1}."
+            f"{where} must be finite: {int(infinite.sum())} of {len(values)} values are infinite, "
+            f"the first in row {int(infinite.argmax()) + 1}."
         )
     return values
 
 
-def _not_numbers(values: list[str | None], what: str, where: str) -> str:
-    bad = [(row, value) for row, value in enumerate(values, 1) if not _is_number(value)]
+def _not_numbers(values: list[str | None]) -> str:
+    bad = [
+        (row, v) for row, v in enumerate(values, 1) if v is not None and as_number(v, None) is None
+    ]
     if not bad:
-        return f"The {what}, {where}, holds numbers stored as text. Hint: convert it to numbers."
+        return "holds numbers stored as text. Hint: convert it to numbers."
     return (
-        f"The {what}, {where}, must hold numbers: {len(bad)} of {len(values)} values do not, the "
-        f"first in row {bad[0][0]}: {quote(bad[0][1])}. Hint: name another column, or mend or "
-        "empty these cells; rows with empty ones can be left out with --drop-missing."
+        f"must hold numbers: {len(bad)} of {len(values)} values do not, the first in row "
+        f"{bad[0][0]}: {quote(bad[0][1])}. Hint: name another column, or mend or empty these "
+        "cells; rows with empty ones can be left out with --drop-missing."
     )
-
-
-def _is_number(value: str | None) -> bool:
-    try:
-        return value is None or float(value) is not None
-    except ValueError:
-        return False
 
 
 def plain_text(table: pa.Table, keep: Container[str] = ()) -> pa.Table:
@@ -492,15 +470,11 @@ def cut(table: pa.Table, bands: Mapping[str, Edges]) -> tuple[pa.Table, dict[str
                 f"{what} {quote(name)}: {text} Hint: cells that are no numbers must be empty, and "
                 "dates written as 1990-12-31."
             ) from error
-        codes = pa.array(made[name].codes(values).astype("int32"), mask=~_known(values))
+        codes = pa.array(made[name].codes(values).astype("int32"), mask=values != values)
         labels = pa.array(made[name].labels)
         place = table.column_names.index(name)
         table = table.set_column(place, name, pa.DictionaryArray.from_arrays(codes, labels))
     return table, made
-
-
-def _known(values: Any) -> Any:
-    return values == values
 
 
 def check_levels(table: pa.Table, as_written: bool) -> None:

@@ -17,7 +17,7 @@ from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option, parse_bands, parse_limits
 from .rows import check_levels
-from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say
+from .terminal import command, deliver, leave, note, say
 
 if TYPE_CHECKING:
     from ..measures.cells import Cells
@@ -27,9 +27,7 @@ _ARGUMENTS = {
     "y_true": "target", "y_pred": "prediction", "sensitive_features": "sensitive",
     "sample_weight": "weight", "frequency": "frequency",
 }  # fmt: skip
-_NEEDS_ROWS = (
-    "cluster", "drop_missing", "separator", "exposure", "continuous",
-)  # fmt: skip
+_NEEDS_ROWS = ("cluster", "drop_missing", "separator", "exposure", "continuous")
 
 
 # Bytes of one file beyond which an engine counts its rows: in memory they take some 20 times that.
@@ -357,7 +355,7 @@ def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output)
         with waiting("Counting and measuring"):
             result = watch(table, period=_unit(watching.period or ["month"]), **names, **wanted)
     deliver(result, output, "bold red" if result.judged == VIOLATED else "")
-    leave({VIOLATED: LIMIT_MISSED, OPEN: NOT_ENOUGH_DATA}.get(result.judged, 0))
+    leave({VIOLATED: "fail", OPEN: "not enough data"}.get(result.judged, "pass"))
 
 
 def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:

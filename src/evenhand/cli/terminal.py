@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
@@ -25,18 +25,13 @@ from ..report.words import clean
 from .options import Output, check_choices, long_name
 
 # Exit codes, as --help lists them.
-LIMIT_MISSED, BAD_INPUT, BUG, NOT_ENOUGH_DATA = 1, 2, 3, 4
+LIMIT_MISSED, BAD_INPUT, BUG, NOT_ENOUGH_DATA, INTERRUPTED = 1, 2, 3, 4, 130
+_CODES = {"pass": 0, "fail": LIMIT_MISSED, "not enough data": NOT_ENOUGH_DATA}
 # Colors of titles, and of judgments by their grade.
 _COLORS = {
-    "title": "bold",
-    "undefined": "yellow",
-    "holds": "green",
-    "unclear": "yellow",
-    "slight": "yellow",
-    "unsized": "red",
-    "clear": "red",
-    "strong": "red",
-}
+    "title": "bold", "holds": "green", "undefined": "yellow", "unclear": "yellow",
+    "slight": "yellow", "unsized": "red", "clear": "red", "strong": "red",
+}  # fmt: skip
 
 
 class _Screen(Console):
@@ -101,10 +96,11 @@ def run_facts(seed: int) -> dict[str, Any]:
     return {"Seed": seed, "Command": shlex.join(["evenhand", *sys.argv[1:]])}
 
 
-def leave(code: int) -> None:
-    """End the command with a code other than 0."""
-    if code:
-        raise typer.Exit(code)
+def leave(*outcomes: str) -> None:
+    """End with the code of the worst outcome: a fail outranks not enough data, and that a pass."""
+    codes = {_CODES[outcome] for outcome in outcomes} - {0}
+    if codes:
+        raise typer.Exit(min(codes))
 
 
 def note(text: str) -> None:
@@ -130,7 +126,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(**given: Any) -> Any:
-        with _in_words(given.get("debug", False)):
+        with _in_words(given.get("debug", False), set(given)):
             for name, group in groups.items():
                 own = {option.name: given.pop(option.name) for option in options[name]}
                 given[name] = group(**own)
@@ -165,39 +161,20 @@ def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 @contextmanager
-def _in_words(debug: bool) -> Iterator[None]:
-    """Errors as a line and an exit code, warnings as notes."""
+def _in_words(debug: bool, options: Container[str]) -> Iterator[None]:
+    """Errors as a line and an exit code, warnings as notes; `options` are those of the command."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always" if not debug else "default", UserWarning)
         try:
             yield
         except (typer.Exit, typer.BadParameter):
             raise
-        except KeyboardInterrupt:
-            fail("Interrupted; nothing half-written is left.")
-            raise typer.Exit(130) from None
-        except MemoryError as error:
-            if debug:
+        except (Exception, KeyboardInterrupt) as error:
+            if debug and not isinstance(error, KeyboardInterrupt):
                 raise
-            fail(
-                f"There is not enough memory for this ({_first(error)}). Hint: count the rows "
-                "where they are, with --engine duckdb, which needs memory for cells and not for "
-                "rows."
-            )
-            raise typer.Exit(BAD_INPUT) from None
-        except (ValueError, OSError, ModuleNotFoundError) as error:
-            if debug:
-                raise
-            fail(_plain(error))
-            raise typer.Exit(BAD_INPUT) from None
-        except Exception as error:
-            if debug:
-                raise
-            fail(
-                f"This should not happen ({type(error).__name__}: {error}). Please report it, "
-                "with what --debug prints."
-            )
-            raise typer.Exit(BUG) from None
+            text, code = _worded(error, options)
+            fail(text)
+            raise typer.Exit(code) from None
         finally:
             seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
             for text in sorted(seen):
@@ -215,35 +192,44 @@ _NAMES = {
     "sensitive_features": "--sensitive", "sample_weight": "--weight", "controls": "--control",
     "confidence_level": "--confidence", "n_points": "--points", "cv": "--folds",
 }  # fmt: skip
-_SAME = (
-    "frequency", "cluster", "max_unfairness", "min_r2", "min_accuracy", "alpha", "exposure",
-    "given", "power", "quantile", "loss", "estimator", "engine", "criterion", "group_features",
-    "min_count", "favorable", "reference", "at", "level", "smallest", "tolerance", "period",
-    "time",
-)  # fmt: skip
-_NAMES |= {name: f"--{name.replace('_', '-')}" for name in _SAME}
 # A hint of no use to someone who has not made the folds.
 _LEFT_OUT = (
     "in cross-validation, stratify the folds by group so that every fold holds each of them."
 )
 
 
-def _plain(error: Exception) -> str:
-    """An error of the library in the words of the command line."""
-    if isinstance(error, InputError) and error.argument in _NAMES:
-        where = error.where.removeprefix("of a Proxy")
-        name = f"{_NAMES[error.argument]} {where}".rstrip()
-        hint = "" if error.hint == _LEFT_OUT else error.hint
-        if isinstance(error, ManyValues):
-            hint = (
-                "ask about the measurement itself with --continuous, or cut it into bands, such as "
-                f"--band {error.column}:{','.join(error.edges)}; codes of true groups must not "
-                "look like numbers, so put a letter before them."
-            )
-        return error.worded(name, hint)
+def _worded(error: BaseException, options: Container[str]) -> tuple[str, int]:
+    """An error in the words of the command line, and its exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return "Interrupted; nothing half-written is left.", INTERRUPTED
+    if isinstance(error, MemoryError):
+        return (
+            f"There is not enough memory for this ({_first(error)}). Hint: count the rows where "
+            "they are, with --engine duckdb, which needs memory for cells and not for rows."
+        ), BAD_INPUT
+    if not isinstance(error, ValueError | OSError | ModuleNotFoundError):
+        return (
+            f"This should not happen ({type(error).__name__}: {error}). Please report it, with "
+            "what --debug prints."
+        ), BUG
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {str(error.filename)!r}."
-    return str(error) or type(error).__name__
+        return f"{error.strerror}: {str(error.filename)!r}.", BAD_INPUT
+    name = ""
+    if isinstance(error, InputError):
+        own = f"--{error.argument.replace('_', '-')}" if error.argument in options else ""
+        name = _NAMES.get(error.argument, own)
+    if not isinstance(error, InputError) or not name:
+        return str(error) or type(error).__name__, BAD_INPUT
+    hint = "" if error.hint == _LEFT_OUT else error.hint
+    if isinstance(error, ManyValues):
+        hint = (
+            "ask about the measurement itself with --continuous, or cut it into bands, such as "
+            f"--band {error.column}:{','.join(error.edges)}; codes of true groups must not "
+            "look like numbers, so put a letter before them."
+        )
+    return error.worded(
+        f"{name} {error.where.removeprefix('of a Proxy')}".rstrip(), hint
+    ), BAD_INPUT
 
 
 def show_result(result: Any, style: str = "", title: str = "") -> None:

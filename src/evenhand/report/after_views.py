@@ -49,21 +49,19 @@ def drivers_view(result: Drivers) -> View:
     more = len(result) - len(shown)
     return View(
         "Which features carry the gap",
-        [
-            f"Drivers of the score by {short_names([result.sensitive_name], 24)[0]}: {len(result)} "
-            "features.",
-            *_whole_words(result),
-            "A part is what goes away when one feature's path is closed "
-            f"({CLOSINGS[result.close]}).",
-            Figure(lambda: next(iter(drivers_charts(result, MOST_FEATURES).values())).svg(),
-                   "Parts of the gap, with intervals"),
-            Table(
-                heads, rows, f"By feature, with {percent(result.confidence_level)} intervals; * "
-                "the interval excludes 0", result._columns(), "drivers.csv",
-            ),
-            *([Note(f"{more} more features have smaller parts.")] if more else []),
-            *map(Note, _driver_notes(result)),
-        ],
+        f"Drivers of the score by {short_names([result.sensitive_name], 24)[0]}: {len(result)} "
+        "features.",
+        *_whole_words(result),
+        "A part is what goes away when one feature's path is closed "
+        f"({CLOSINGS[result.close]}).",
+        Figure(lambda: next(iter(drivers_charts(result, MOST_FEATURES).values())).svg(),
+               "Parts of the gap, with intervals"),
+        Table(
+            heads, rows, f"By feature, with {percent(result.confidence_level)} intervals; * "
+            "the interval excludes 0", result._columns(), "drivers.csv",
+        ),
+        *([Note(f"{more} more features have smaller parts.")] if more else []),
+        *map(Note, _driver_notes(result)),
     )  # fmt: skip
 
 
@@ -148,7 +146,7 @@ def monitor_view(result: Monitor) -> View:
         parts += [_looks_figure(result, criterion), _looks_table(criterion, looks)]
     parts.append(element("p", METHOD, class_="note"))
     badge = (result.state, _BADGES.get(result.judged, "unclear"))
-    return View("Fairness over time", parts, badge)
+    return View("Fairness over time", *parts, badge=badge)
 
 
 def _unseen(result: Monitor) -> list[str]:
@@ -259,15 +257,13 @@ def relativities_view(result: Relativities) -> View:
     ]  # fmt: skip
     return View(
         f"Relativities, {result.family} with {result.link} link",
-        [
-            Table(heads, rows, "Coefficients with sandwich errors", columns, "relativities.csv"),
-            Table(
-                ["model", "deviance", result.symbol, "sum of means", "actual / expected"], models,
-                "Deviance per unit of weight, and totals over the training rows",
-            ),
-            Note("A category is compared with the level in brackets; a number is moved by what its "
-                 "level says."),
-        ],
+        Table(heads, rows, "Coefficients with sandwich errors", columns, "relativities.csv"),
+        Table(
+            ["model", "deviance", result.symbol, "sum of means", "actual / expected"], models,
+            "Deviance per unit of weight, and totals over the training rows",
+        ),
+        Note("A category is compared with the level in brackets; a number is moved by what its "
+             "level says."),
     )  # fmt: skip
 
 
@@ -291,18 +287,16 @@ def alternatives_view(result: Alternatives) -> View:
     ]
     return View(
         f"Search for alternatives: {len(rows)} models",
-        [
-            Lead(f"{result.chosen}: {columns['reason'][k]}."),
-            f"{result.held_out[0].upper()}{result.held_out[1:]}."
-            + (f" {result.symbol} {', '.join(asked)}." if asked else ""),
-            Table(
-                ["model", result.symbol, criterion, f"{result.symbol}, difference",
-                 f"{criterion}, difference"], rows,
-                f"Differences from the chosen model (± {percent(result.confidence_level)}, paired)",
-                columns, "alternatives.csv",
-            ),
-            View("Why each was chosen or not", reasons, brief=True),
-        ],
+        Lead(f"{result.chosen}: {columns['reason'][k]}."),
+        f"{result.held_out[0].upper()}{result.held_out[1:]}."
+        + (f" {result.symbol} {', '.join(asked)}." if asked else ""),
+        Table(
+            ["model", result.symbol, criterion, f"{result.symbol}, difference",
+             f"{criterion}, difference"], rows,
+            f"Differences from the chosen model (± {percent(result.confidence_level)}, paired)",
+            columns, "alternatives.csv",
+        ),
+        View("Why each was chosen or not", *reasons, brief=True),
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def audit_view(audit: Audit) -> View:
         )
     if audit.n_negative:
         parts.append(negative_scores(audit))
-    return View(title, [*parts, *sections(audit)])
+    return View(title, *parts, *sections(audit))
 
 
 def sections(
@@ -110,12 +110,14 @@ def sections(
         *money,
         *_made(conditional_view, audit.conditional),
         *_made(pricing_view, audit.pricing),
-        View("In short", [*short, *part_tables(audit)], brief=True),
+        View("In short", *short, *part_tables(audit), brief=True),
         *_made(impact_view, impact),
         *_made(imputation_view, audit.imputation),
         View(
             f"By {part}",
-            [Figure(lambda: draw(audit_charts(audit), audit)), group_table(audit), gaps(audit)],
+            Figure(lambda: draw(audit_charts(audit), audit)),
+            group_table(audit),
+            gaps(audit),
         ),
     ]
 
@@ -126,7 +128,7 @@ def _made(make: Any, result: Any) -> list[View]:
 
 def audit_set_view(audits: AuditSet) -> View:
     """Return several audits side by side."""
-    return View(f"Fairness by {audits.kind}", [comparison_table(audits)])
+    return View(f"Fairness by {audits.kind}", comparison_table(audits))
 
 
 def measure_view(measure: Measure) -> View:
@@ -134,8 +136,9 @@ def measure_view(measure: Measure) -> View:
     level = grade(measure)
     return View(
         get_criterion(measure.criterion).title,
-        [Judged(judge_measure(measure), level), measure_table({measure.criterion: measure})],
-        (GRADES[level], level),
+        Judged(judge_measure(measure), level),
+        measure_table({measure.criterion: measure}),
+        badge=(GRADES[level], level),
     )
 
 
@@ -293,7 +296,7 @@ def gains_view(audits: Mapping[str, Audit], favorable: str | None = None) -> Vie
         caption = f"Change of each person's score from {names[0]} to {names[1]}, by group"
         file = "gains.csv" if len(others) == 1 else f"gains-{k}.csv"
         parts.append(Table(heads, rows, caption, changes, file, limit=40))
-    return View("Who gains and who loses", parts)
+    return View("Who gains and who loses", *parts)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -360,10 +363,7 @@ def figure_grid(charts: Mapping[str, Chart]) -> Html:
 
 
 def density_chart(
-    drawn: DrawnRows,
-    grid: Any = None,
-    height: int = 300,
-    title: str = "Density of scores by group",
+    drawn: DrawnRows, grid: Any = None, height: int = 300, title: str = "Density of scores by group"
 ) -> Chart:
     """Densities of the score, one curve per group."""
     grid = grid_over(drawn.s) if grid is None else grid
@@ -448,7 +448,7 @@ def audit_page(
     parts: list[Any] = []
     if not isinstance(result, Audit):
         title = f"Fairness by {result.kind}"
-        parts.append(View("Side by side", [comparison_table(result)]))
+        parts.append(View("Side by side", comparison_table(result)))
         if result.kind == "model":
             parts += [density_view(result), gains_view(result, favorable)]
     for k, (name, audit) in enumerate(audits.items(), 1):
@@ -508,4 +508,4 @@ def density_charts(audits: Mapping[str, Audit], height: int = 220) -> dict[str, 
 def density_view(audits: Mapping[str, Audit]) -> View:
     """Return scores by group under each model, with the colors of groups."""
     first = next(iter(audits.values()))
-    return View(f"Scores by {part_word(first)}", [draw(density_charts(audits), first)])
+    return View(f"Scores by {part_word(first)}", draw(density_charts(audits), first))

@@ -68,12 +68,10 @@ def conditional_view(result: Conditional) -> View:
     sentences = [gap_sentence(gap) for gap in result.gaps[:MOST_SENTENCES]]
     return View(
         f"Among people with the same controls ({names})",
-        [
-            *_first(sentences, len(result.gaps) - MOST_SENTENCES),
-            _gap_table(result),
-            information,
-            Note(_conditional_note(result)),
-        ],
+        *_first(sentences, len(result.gaps) - MOST_SENTENCES),
+        _gap_table(result),
+        information,
+        Note(_conditional_note(result)),
     )
 
 
@@ -190,7 +188,7 @@ def imputation_view(result: Imputation) -> View:
     level = percent(result.confidence_level)
     gaps = result.gaps
     if not gaps:
-        return View("What inferred groups leave uncertain", [imputation_words(result)])
+        return View("What inferred groups leave uncertain", imputation_words(result))
     rows = [
         [
             Name(g.group), Name(g.reference), with_interval(g.value, g.interval),
@@ -206,20 +204,18 @@ def imputation_view(result: Imputation) -> View:
     ]
     return View(
         "What inferred groups leave uncertain",
-        [
-            imputation_words(result),
-            Figure(
-                lambda: bar_chart(bars, "gap in mean score", "Gaps by group, with the assumption "
-                                  "and without").svg(),
-                "Gaps between mean scores",
-                "Dot and dark line: the estimate with the assumption and its interval. Pale block: "
-                "the range without any assumption.",
-            ),
-            Table(heads, rows, "Mean score of a group minus that of the reference",
-                  result._columns(), "imputation.csv"),
-            Note(f"Whatever the true groups are, independence is at least "
-                 f"{number(result.least_independence, 3)}. There is no upper limit below 1."),
-        ],
+        imputation_words(result),
+        Figure(
+            lambda: bar_chart(bars, "gap in mean score", "Gaps by group, with the assumption "
+                              "and without").svg(),
+            "Gaps between mean scores",
+            "Dot and dark line: the estimate with the assumption and its interval. Pale block: "
+            "the range without any assumption.",
+        ),
+        Table(heads, rows, "Mean score of a group minus that of the reference",
+              result._columns(), "imputation.csv"),
+        Note(f"Whatever the true groups are, independence is at least "
+             f"{number(result.least_independence, 3)}. There is no upper limit below 1."),
     )  # fmt: skip
 
 
@@ -231,13 +227,11 @@ def pricing_view(result: Pricing) -> View:
     """Return what was charged and what happened, by group and band of the score."""
     return View(
         "Expected and actual",
-        [
-            *pricing_sentences(result),
-            _price_table(result),
-            Figure(lambda: _draw_bands(result), "Actual over expected by band of the score"),
-            _band_table(result),
-            Note(_pricing_note(result)),
-        ],
+        *pricing_sentences(result),
+        _price_table(result),
+        Figure(lambda: _draw_bands(result), "Actual over expected by band of the score"),
+        _band_table(result),
+        Note(_pricing_note(result)),
     )
 
 
@@ -398,7 +392,7 @@ def money_view(audit: Audit, favorable: str | None = None, unit: str = "") -> Vi
         parts.append(Note("Scores are per unit of exposure."))
     if audit.n_negative:
         parts.append(negative_scores(audit))
-    return View("The gap in units of the score", parts)
+    return View("The gap in units of the score", *parts)
 
 
 def money_sentences(audit: Audit, favorable: str | None = None, unit: str = "") -> list[str]:
@@ -471,12 +465,10 @@ def gap_changes_view(
     level = percent(before.confidence_level)
     return View(
         "The gap in units of the score",
-        [
-            Lead(f"Before: {gap_words(pair[0], first, favorable, unit)}"),
-            Lead(f"After: {gap_words(pair[1], first, favorable, unit)}"),
-            Table(
-                ["group", "before: no fairness term", "after: selected model"], rows,
-                f"Mean score minus that of {group_name(reference)}, with {level} intervals",
-            ),
-        ],
+        Lead(f"Before: {gap_words(pair[0], first, favorable, unit)}"),
+        Lead(f"After: {gap_words(pair[1], first, favorable, unit)}"),
+        Table(
+            ["group", "before: no fairness term", "after: selected model"], rows,
+            f"Mean score minus that of {group_name(reference)}, with {level} intervals",
+        ),
     )  # fmt: skip

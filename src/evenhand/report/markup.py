@@ -23,8 +23,6 @@ from urllib.parse import quote
 class Html(str):
     """Markup that needs no escaping."""
 
-    __slots__ = ()
-
 
 # Characters no HTML document may hold: most control characters and lone surrogates.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")

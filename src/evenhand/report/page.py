@@ -15,14 +15,7 @@ from ..measures.measures import RULE, asked
 from .gap_views import imputation_words
 from .markup import asset, element, escape, label, page
 from .view import Table, View, bullets, facts, section
-from .words import (
-    group_name,
-    is_measured,
-    part_word,
-    percent,
-    row_count,
-    unknown_words,
-)
+from .words import group_name, is_measured, part_word, percent, row_count, unknown_words
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
@@ -181,7 +174,7 @@ def about_section(about: About, question: str) -> View:
     unsaid = element("span", NOT_STATED, class_="soft")
     said = {head: getattr(about, name) for name, head in _HEADS.items()}
     rows = [(head, label(text, 2000) if text else unsaid) for head, text in said.items()]
-    return View("What is asked, and by whom", [question, facts(rows)])
+    return View("What is asked, and by whom", question, facts(rows))
 
 
 def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
@@ -208,7 +201,7 @@ def made_with(rows: Sequence[tuple[str, Any]]) -> View:
     software = [f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"]
     written = now().strftime("%Y-%m-%d %H:%M UTC")
     made = [*rows, ("Software", ", ".join(software)), ("Written", written)]
-    return View("Data and software", [facts(made)])
+    return View("Data and software", facts(made))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -258,19 +251,17 @@ def method(audit: Audit, more: Sequence[View] = ()) -> View:
     differ = "depend on the attribute" if measured else "differ between groups"
     return View(
         "Method",
-        [
-            f"S is the score, Y the true outcome (the target), {symbol}{words}{meaning}",
-            Table(heads, rows, "The criteria", wrapped=True),
-            estimated,
-            f"Intervals cover the true value in about {percent(audit.confidence_level)} of "
-            f"samples. {RULE} The measure says how much: slightly (under 0.01), clearly (under "
-            "0.10) or strongly. These words are a convention of this report, not limits set by "
-            "any law.",
-            f"Where outcomes {differ}, no useful score satisfies independence, separation and "
-            "sufficiency at once. Which one counts is a decision for people, to be made before "
-            "looking at the numbers.",
-            *more,
-        ],
+        f"S is the score, Y the true outcome (the target), {symbol}{words}{meaning}",
+        Table(heads, rows, "The criteria", wrapped=True),
+        estimated,
+        f"Intervals cover the true value in about {percent(audit.confidence_level)} of "
+        f"samples. {RULE} The measure says how much: slightly (under 0.01), clearly (under "
+        "0.10) or strongly. These words are a convention of this report, not limits set by "
+        "any law.",
+        f"Where outcomes {differ}, no useful score satisfies independence, separation and "
+        "sufficiency at once. Which one counts is a decision for people, to be made before "
+        "looking at the numbers.",
+        *more,
     )
 
 
@@ -294,7 +285,7 @@ def limits(audit: Audit, extra: Sequence[str] = ()) -> View:
         "The numbers describe these rows. For other people or later years, measure again.",
         "This report is evidence for a decision. It is not legal advice.",
     ]
-    return View("Limits of the evidence", [bullets(items)])
+    return View("Limits of the evidence", bullets(items))
 
 
 def _size_limit(audit: Audit) -> str:

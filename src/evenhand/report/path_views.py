@@ -70,11 +70,9 @@ def path_view(path: FairnessPath) -> View:
     name = short_names([path.sensitive_name], 60)[0]
     return View(
         f"Frontier of {path.accuracy.symbol} and {path.criterion}",
-        [
-            f"{_path_counts(path)}, held out in {path.n_splits} folds{prefit}.",
-            f"{name}: {', '.join(short_names(path.labels, 40))}.",
-            *points_table(path),
-        ],
+        f"{_path_counts(path)}, held out in {path.n_splits} folds{prefit}.",
+        f"{name}: {', '.join(short_names(path.labels, 40))}.",
+        *points_table(path),
     )
 
 
@@ -127,18 +125,16 @@ def changes_view(path: FairnessPath, before: Audit, after: Audit, chosen: int) -
     heads, level = [*_BEFORE_AFTER, "remark"], percent(path.confidence_level)
     return View(
         "What the selected model changes",
-        [
-            Lead(worse_words(criteria, residuals)),
-            Table(
-                ["criterion", *heads], rows,
-                f"All criteria, with {level} intervals (0 fair, 1 not)", criteria, "criteria.csv",
-            ),
-            Table(
-                ["group", *heads], groups,
-                "Outcome minus score, by group. Below 0 the scores are higher than the outcomes "
-                f"({half_width(path)})", residuals, "residuals.csv",
-            ),
-        ],
+        Lead(worse_words(criteria, residuals)),
+        Table(
+            ["criterion", *heads], rows,
+            f"All criteria, with {level} intervals (0 fair, 1 not)", criteria, "criteria.csv",
+        ),
+        Table(
+            ["group", *heads], groups,
+            "Outcome minus score, by group. Below 0 the scores are higher than the outcomes "
+            f"({half_width(path)})", residuals, "residuals.csv",
+        ),
     )  # fmt: skip
 
 
@@ -217,7 +213,7 @@ def path_page(
     body += [features_view(features)] if features else []
     if notes:
         used = bullets([element("bdi", note) for note in notes])
-        body.append(View("How the columns were used", [used]))
+        body.append(View("How the columns were used", used))
     model = "" if path._handle is None else path._handle.estimator
     facts = {"Criterion": path.criterion, "Model": model, "Measured with": path.measured_with,
              "Reference group": largest_group(before)}  # fmt: skip
@@ -260,7 +256,7 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
     if path.selected is None:
         unmet = f" No model meets what was asked, {path.request.limits()}." if path.request else ""
         more = " No model has been selected. Choose a point below to see what it would mean."
-        return View("In short", [Lead(text + unmet + more)])
+        return View("In short", Lead(text + unmet + more))
     point = path.points[chosen]
     cost = 100 * (first.accuracy - point.accuracy)
     m = point.measure(name)
@@ -270,7 +266,7 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
         f"{m.interval[1]:.3f}) and {symbol} {point.accuracy:.3f}: it {price}."
     )
     words = element("p", "The selected model, criterion by criterion:", class_="next")
-    return View("In short", [Lead(text), words, cards(audits[chosen])])
+    return View("In short", Lead(text), words, cards(audits[chosen]))
 
 
 def _selection(path: FairnessPath, chosen: int) -> View:
@@ -288,7 +284,7 @@ def _selection(path: FairnessPath, chosen: int) -> View:
         ]
         no_model = [("Result", "no model meets it")]
         rows += no_model if path.selected is None else _judged_rows(path, request, chosen)
-    return View("How the model was chosen", [facts(rows)])
+    return View("How the model was chosen", facts(rows))
 
 
 def _judged_rows(path: FairnessPath, request: Request, chosen: int) -> list[tuple[str, Any]]:
@@ -317,7 +313,7 @@ def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
         for name, values in audit._groups.columns.items():
             by_group.setdefault(name, []).extend(values)
     words = element("p", "Groups under every model:", class_="note screen")
-    return View("All models", [*points_table(path), words, csv_link(by_group, "groups.csv")])
+    return View("All models", *points_table(path), words, csv_link(by_group, "groups.csv"))
 
 
 def _pictures(before: Audit, after: Audit) -> View:
@@ -326,8 +322,8 @@ def _pictures(before: Audit, after: Audit) -> View:
         title: calibration_chart(drawn_rows(audit), audit.confidence_level)
         for title, audit in pair.items()
     }
-    outcomes = View("Same score, same outcome?", [draw(charts, before)])
-    return View("The selected model in pictures", [outcomes])
+    outcomes = View("Same score, same outcome?", draw(charts, before))
+    return View("The selected model in pictures", outcomes)
 
 
 def features_view(features: Mapping[str, Sequence[Any]]) -> View:
@@ -348,14 +344,12 @@ def features_view(features: Mapping[str, Sequence[Any]]) -> View:
     caption += f"; {more} more in the CSV" if more else ""
     return View(
         "Which features carry the group",
-        [
-            Note(
-                "Coefficients are per standard deviation of the feature, without and with the "
-                "fairness term. A feature that tells much about the group and loses weight carried "
-                "the group into the score."
-            ),
-            Table.of(order, cells, caption, features, "features.csv"),
-        ],
+        Note(
+            "Coefficients are per standard deviation of the feature, without and with the "
+            "fairness term. A feature that tells much about the group and loses weight carried "
+            "the group into the score."
+        ),
+        Table.of(order, cells, caption, features, "features.csv"),
     )
 
 
@@ -370,7 +364,7 @@ def _path_method(path: FairnessPath) -> View:
         f"{prefit if path.fitted_before else ''}. The fairness weight sets how much one point of "
         f"{path.criterion} counts against one point of {path.accuracy.symbol}."
     )
-    return View("How the frontier was measured", [words])
+    return View("How the frontier was measured", words)
 
 
 def _limits(path: FairnessPath) -> tuple[str, ...]:
@@ -401,7 +395,7 @@ def _panels(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
             _point_words(path, k), figure_grid({f"Scores by {part_word(audit)}": chart}),
             group_table(audit, _PANEL, file=""), _request(path, k),
         ]  # fmt: skip
-        inner = section(View(heading, parts), "h3")
+        inner = section(View(heading, *parts), "h3")
         shown.append(element("article", inner, class_="panel", data_panel=k, hidden=k != chosen))
     return element("section", group_legend(audits[0]), *shown)
 
@@ -423,17 +417,15 @@ def _frontier_view(path: FairnessPath, chosen: int) -> View:
     first, *others = [path.criterion, *(c for c in path.criteria if c != path.criterion)]
     return View(
         "What fairness costs",
-        [
-            Note(
-                "Each point is a model; further left is fairer, higher up is more accurate. Click "
-                "a point, or reach it with the Tab and arrow keys, to see that model below. Bars "
-                f"are {percent(path.confidence_level)} intervals, cut off where they leave the "
-                "picture. For faded models another one is better in both respects."
-            ),
-            draw_frontier(path, first, chosen, 720, 380, "chart wide"),
-            element("div", *(draw_frontier(path, n, chosen) for n in others), class_="figures"),
-            asset("steps.html"),
-        ],
+        Note(
+            "Each point is a model; further left is fairer, higher up is more accurate. Click "
+            "a point, or reach it with the Tab and arrow keys, to see that model below. Bars "
+            f"are {percent(path.confidence_level)} intervals, cut off where they leave the "
+            "picture. For faded models another one is better in both respects."
+        ),
+        draw_frontier(path, first, chosen, 720, 380, "chart wide"),
+        element("div", *(draw_frontier(path, n, chosen) for n in others), class_="figures"),
+        asset("steps.html"),
     )
 
 

@@ -37,7 +37,7 @@ SIGNIFICANT = 0.05
 def impact_view(impact: Impact) -> View:
     """Return each group beside the reference, small groups in a table of their own."""
     parts = [*map(Note, _impact_notes(impact)), _impact_table(impact)]
-    return View(f"Impact by {short_names([impact.sensitive_name], 40)[0]}", parts)
+    return View(f"Impact by {short_names([impact.sensitive_name], 40)[0]}", *parts)
 
 
 def _impact_table(impact: Impact) -> Table:
@@ -122,7 +122,7 @@ def by_group_view(result: ByGroup) -> View:
     )
     title = f"{result.metric} by {short_names([result.sensitive_name], 40)[0]}"
     table = Table(heads, rows, "", result._columns(), "by_group.csv")
-    return View(title, [Note(note), table])
+    return View(title, Note(note), table)
 
 
 def _metric_cell(n: ImpactNumber) -> str:
@@ -158,13 +158,11 @@ def verdict_view(verdict: Verdict) -> View:
     """Return the outcome, why it is so, the clauses and the rule."""
     return View(
         "Verdict",
-        [
-            Lead(_reason(verdict)),
-            _clause_table(verdict),
-            *map(Note, _verdict_notes(verdict)),
-            element("p", f"{RULE_WITH_TOLERANCE} {EXACT}", class_="note"),
-        ],
-        BADGES[verdict.outcome],
+        Lead(_reason(verdict)),
+        _clause_table(verdict),
+        *map(Note, _verdict_notes(verdict)),
+        element("p", f"{RULE_WITH_TOLERANCE} {EXACT}", class_="note"),
+        badge=BADGES[verdict.outcome],
     )
 
 

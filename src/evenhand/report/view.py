@@ -27,19 +27,13 @@ _FUNCTIONS = {"AuditSet": "audit_set_view", "ByGroup": "by_group_view", "Fairnes
 class Name(str):
     """A user's label in a table: whole on a page, cut to one short line elsewhere."""
 
-    __slots__ = ()
-
 
 class Lead(str):
     """The sentence to read first."""
 
-    __slots__ = ()
-
 
 class Note(str):
     """Small print."""
-
-    __slots__ = ()
 
 
 class Judged(str):
@@ -120,7 +114,6 @@ class Figure:
     note: str = ""
 
 
-@dataclass(frozen=True)
 class View:
     """What a result shows: a title and parts in the order of reading.
 
@@ -129,10 +122,10 @@ class View:
     the outcome in a word or two, with the class of its color.
     """
 
-    title: str
-    parts: Sequence[Any]
-    badge: tuple[str, str] | None = None
-    brief: bool = False
+    def __init__(
+        self, title: str, *parts: Any, badge: tuple[str, str] | None = None, brief: bool = False
+    ) -> None:
+        self.title, self.parts, self.badge, self.brief = title, parts, badge, brief
 
     @property
     def heading(self) -> str:
