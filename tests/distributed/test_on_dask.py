@@ -134,11 +134,11 @@ def test_errors_of_one_worker_reach_the_caller(client):
 
 
 BAD = {
-    "`y` must be a column of the table, got 'price'": {"y": "price"},
-    "`y` must be a column of numbers, got 'group'": {"y": "group"},
-    "`features` must be columns of numbers, got 'group'": {"features": ["group"]},
-    "`features` must be the name of a column or a list": {"features": ["u", "u"]},
-    "`features` must not hold the target, got 'target'": {"features": ["u", "target"]},
+    "`y` names 'price', which the table does not have": {"y": "price"},
+    "'group' must hold numbers for `y`, and holds text": {"y": "group"},
+    "'group' must hold numbers for `features`": {"features": ["group"]},
+    "`features` must be names of different columns": {"features": ["u", "u"]},
+    "`features` must not hold the target 'target'": {"features": ["u", "target"]},
     "`timeout` must be a positive number": {"timeout": 0},
     "`exposure` must be None for FairRidge": {"exposure": "weight"},
 }

@@ -61,7 +61,7 @@ def test_errors_of_one_worker_reach_the_caller(spark):
     rows = spark.createDataFrame(frame)
     with pytest.raises(ValueError, match="Input X contains NaN"):
         fit(eh.FairRidge(), rows, spark, y="target", sensitive_features="group")
-    with pytest.raises(ValueError, match="`y` must be a column of numbers, got 'group'"):
+    with pytest.raises(ValueError, match="'group' must hold numbers for `y`, and holds text"):
         fit(eh.FairRidge(), rows, spark, y="group")
     with pytest.raises(TypeError, match="`client_or_spark` must be a SparkSession"):
         fit(eh.FairRidge(), rows, None, y="target")

@@ -625,7 +625,7 @@ def test_ambiguous_weight():
         ({}, "`max_unfairness` or `min_r2` must be given, got neither"),
         ({"max_unfairness": 5}, "`max_unfairness` must lie between 0 and 1, got 5"),
         ({"min_r2": "high"}, "`min_r2` must be a number of at most 1, got 'high'"),
-        ({"min_r2": 0.1, "on_unreachable": "shrug"}, "`on_unreachable` must be 'raise' or 'best'"),
+        ({"min_r2": 0.1, "on_unreachable": "shrug"}, "`on_unreachable` must be one of raise, best"),
         ({"min_r2": 0.1, "criterion": "equality"}, "`criterion` must be one of"),
     ],
 )

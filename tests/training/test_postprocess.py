@@ -537,7 +537,7 @@ def test_constant_base():
         (
             {"map": "cubic"},
             {},
-            "`map` must be auto or one of affine, spline, transport, got 'cubic'",
+            "`map` must be one of auto, affine, spline, transport, got 'cubic'",
         ),
         (
             {"map": "transport", "group_features": None},

@@ -13,7 +13,7 @@ from .._core.validation import is_number
 from ..data.criteria import CONDITIONAL, get_criterion
 from ..measures.losses import Loss
 from ..training.linear import FairLinear
-from .workers import NUMBERS
+from .workers import ARGUMENTS
 
 
 def fit(
@@ -75,7 +75,7 @@ def fit(
             f"{type(estimator).__name__}. Hint: boosters have cluster versions of their own; see "
             "the page on clusters."
         )
-    numbers = dict(zip(NUMBERS, (y, sample_weight, exposure, offset, given), strict=True))
+    numbers = dict(zip(ARGUMENTS, (y, sample_weight, exposure, offset, given), strict=True))
     more = [name for name in ("exposure", "offset", "given") if numbers[name] is not None]
     if more and not hasattr(estimator, "family"):
         raise ValueError(f"`{more[0]}` must be None for {type(estimator).__name__}. Hint: FairGLM.")
@@ -101,13 +101,13 @@ def fit(
             "`data` must be a Dask DataFrame, a Dask Array or a PySpark DataFrame, got "
             f"{type(data).__name__}. Hint: rows in memory need no cluster."
         )
-    first, n_workers, roles = run_there(
+    first, n_workers, columns = run_there(
         model, data, client_or_spark, numbers, sensitive_features, features, float(timeout)
     )
     fitted = first.result
     fitted.n_workers_, fitted.n_rounds_ = n_workers, first.rounds
-    if roles is not None:
-        fitted.feature_names_in_ = np.array(roles.features, dtype=object)
+    if columns is not None:
+        fitted.feature_names_in_ = np.array(columns.features, dtype=object)
     return fitted
 
 

@@ -12,13 +12,12 @@ from uuid import uuid4
 import numpy as np
 
 from .._core.progress import progress
+from ..training.source import NUMBERS, Columns
 from .workers import (
-    NUMBERS,
+    OTHERS,
     Outcome,
-    Roles,
     Tracker,
     WorkerLostError,
-    find_roles,
     first_outcome,
     lost,
     rows_of_arrays,
@@ -33,7 +32,7 @@ PULSE, GRACE = 0.5, 3.0
 def run_dask(
     model: Any, data: Any, client: Any, numbers: dict[str, Any], groups: Any, features: Any,
     timeout: float,
-) -> tuple[Outcome, int, Roles | None]:  # fmt: skip
+) -> tuple[Outcome, int, Columns | None]:  # fmt: skip
     """Fit on every worker that holds rows; see :func:`evenhand.distributed.fit`."""
     from distributed import Client
 
@@ -42,27 +41,26 @@ def run_dask(
             f"`client_or_spark` must be a distributed.Client for Dask data, got "
             f"{type(client).__name__}."
         )
-    roles: Roles | None = None
+    given = {**numbers, "sensitive_features": groups}
+    columns, dtype = None, None
     if hasattr(data, "npartitions") and hasattr(data, "columns"):
-        roles = find_roles(
-            {str(name): _kind(dtype) for name, dtype in data.dtypes.items()},
-            features, groups, numbers,
-        )  # fmt: skip
-        parts = data[roles.names].to_delayed()
+        kinds = {str(name): _kind(dtype) for name, dtype in data.dtypes.items()}
+        columns = Columns.read(kinds, features, given, "the table", numbers_only=True)
+        single = all(data.dtypes[name] == np.float32 for name in columns.features)
+        dtype = np.float32 if single else np.float64
+        parts = data[columns.names].to_delayed()
     else:
         if features is not None:
             raise ValueError("`features` must be None for an Array, whose columns have no names.")
-        parts = _blocks(data, {**numbers, "sensitive_features": groups})
-    return (*_run(client, model, roles, list(parts), timeout), roles)
+        parts = _blocks(data, given)
+    return (*_run(client, model, columns, dtype, list(parts), timeout), columns)
 
 
 def _kind(dtype: Any) -> str:
     import pandas.api.types as types
 
-    if dtype == np.float32:
-        return "float32"
     number = types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
-    return "number" if number else "other"
+    return NUMBERS if number else OTHERS
 
 
 def _blocks(data: Any, columns: dict[str, Any]) -> list[Any]:
@@ -72,8 +70,7 @@ def _blocks(data: Any, columns: dict[str, Any]) -> list[Any]:
     if data.ndim != 2:
         raise ValueError(f"`data` must have two dimensions, rows and columns, got {data.ndim}.")
     arrays = {"X": data.rechunk({1: -1})}
-    for argument in (*NUMBERS, "sensitive_features"):
-        column = columns[argument]
+    for argument, column in columns.items():
         if column is None:
             continue
         if not hasattr(column, "to_delayed") or not hasattr(column, "ndim"):
@@ -100,7 +97,7 @@ def _blocks(data: Any, columns: dict[str, Any]) -> list[Any]:
 
 
 def _run(
-    client: Any, model: Any, roles: Roles | None, parts: list[Any], timeout: float
+    client: Any, model: Any, columns: Columns | None, dtype: Any, parts: list[Any], timeout: float
 ) -> tuple[Outcome, int]:
     from distributed import wait
     from distributed.comm import get_address_host
@@ -119,7 +116,7 @@ def _run(
         for rank, (address, held) in enumerate(places.items()):
             tasks.append(
                 client.submit(
-                    _task, held, model, roles, arguments, rank, key=f"{job}-{rank}",
+                    _task, held, model, columns, dtype, arguments, rank, key=f"{job}-{rank}",
                     workers=[address], allow_other_workers=False, pure=False, retries=0,
                 )
             )  # fmt: skip
@@ -190,12 +187,13 @@ def _outcome(rank: int, task: Any) -> Outcome:
 
 
 def _task(
-    parts: list[Any], model: Any, roles: Roles | None, arguments: dict[str, Any], rank: int
-) -> Outcome:
+    parts: list[Any], model: Any, columns: Columns | None, dtype: Any, arguments: dict[str, Any],
+    rank: int,
+) -> Outcome:  # fmt: skip
     from distributed import get_worker
 
     def read() -> dict[str, Any]:
-        return rows_of_arrays(parts) if roles is None else rows_of_tables(roles, parts)
+        return rows_of_arrays(parts) if columns is None else rows_of_tables(columns, dtype, parts)
 
     return run_fit(model, read, arguments, rank, get_worker().state.nthreads)
 

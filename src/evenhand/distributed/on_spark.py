@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
+from ..training.source import NUMBERS, Columns
 from .workers import (
+    OTHERS,
     Outcome,
-    Roles,
     Tracker,
     WorkerLostError,
-    find_roles,
     first_outcome,
     lost,
     rows_of_tables,
     run_fit,
 )
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "boolean")
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
 
 
 def run_spark(
     model: Any, data: Any, spark: Any, numbers: dict[str, Any], groups: Any, features: Any,
     timeout: float,
-) -> tuple[Outcome, int, Roles]:  # fmt: skip
+) -> tuple[Outcome, int, Columns]:  # fmt: skip
     """Fit on every partition at once; see :func:`evenhand.distributed.fit`."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -36,9 +38,13 @@ def run_spark(
             f"`client_or_spark` must be a SparkSession for data of Spark, got "
             f"{type(spark).__name__}."
         )
-    kinds = {name: _kind(dtype) for name, dtype in data.dtypes}
-    roles = find_roles(kinds, features, groups, numbers)
-    rows = data.select(*(f"`{name.replace('`', '``')}`" for name in roles.names))
+    types = dict(data.dtypes)
+    kinds = {name: _kind(kind) for name, kind in types.items()}
+    given = {**numbers, "sensitive_features": groups}
+    columns = Columns.read(kinds, features, given, "the table", numbers_only=True)
+    single = all(types[name] == "float" for name in columns.features)
+    dtype = np.float32 if single else np.float64
+    rows = data.select(*(f"`{name.replace('`', '``')}`" for name in columns.names))
     # All tasks of the stage must find a place at once.
     slots = max(1, context.defaultParallelism // int(context.getConf().get("spark.task.cpus", "1")))
     size = rows.rdd.getNumPartitions()
@@ -52,7 +58,11 @@ def run_spark(
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        outcome = _task(batches, model, roles, arguments, size)
+        def read() -> dict[str, Any]:
+            tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+            return rows_of_tables(columns, dtype, tables)
+
+        outcome = _task(read, model, arguments, size)
         if outcome.lost and outcome.error is not None:
             # One that has hung does not end by itself: Spark ends all tasks of a stage that fails.
             raise WorkerLostError(outcome.error[1])
@@ -71,11 +81,11 @@ def run_spark(
         raise WorkerLostError(f"{lost('during the fit')} Spark says: {_short(error)}") from error
     finally:
         tracker.close()
-    return first_outcome([pickle.loads(row["outcome"]) for row in found]), size, roles
+    return first_outcome([pickle.loads(row["outcome"]) for row in found]), size, columns
 
 
 def _task(
-    batches: Iterator[Any], model: Any, roles: Roles, arguments: dict[str, Any], size: int
+    read: Callable[[], dict[str, Any]], model: Any, arguments: dict[str, Any], size: int
 ) -> Outcome:
     from pyspark import BarrierTaskContext
 
@@ -88,20 +98,11 @@ def _task(
         )
         return Outcome(context.partitionId(), error=("ValueError", text))
     threads = context.cpus() if hasattr(context, "cpus") else 1
-
-    def read() -> dict[str, Any]:
-        import pyarrow as pa
-
-        tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
-        return rows_of_tables(roles, tables)
-
     return run_fit(model, read, arguments, context.partitionId(), threads)
 
 
 def _kind(dtype: str) -> str:
-    if dtype == "float":
-        return "float32"
-    return "number" if dtype in _NUMBERS or dtype.startswith("decimal") else "other"
+    return NUMBERS if dtype in _NUMBERS or dtype.startswith("decimal") else OTHERS
 
 
 def _short(error: Exception) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from .._core.arrays import Vector
 from .._core.shards import PeerError, run
 from .._core.threads import at_most
-from .._core.validation import name_others, quote
+from ..training.source import Columns, turn_columns
 
 # ------------------------------------------------------------------------------------------------
 # Workers that exchange sums through XGBoost's `collective`, and the tracker they meet at.
@@ -144,100 +144,13 @@ class Tracker:
 # Which column is what, and a worker's part of a table as the columns of a fit.
 
 
-# Rows that are turned from columns into rows at a time, within the cache.
-TURNED = 4_096
 # Arguments of `fit` that are one column of numbers each.
-NUMBERS = ("y", "sample_weight", "exposure", "offset", "given")
+ARGUMENTS = ("y", "sample_weight", "exposure", "offset", "given")
+# What a column holds that is none of numbers.
+OTHERS = "text, categories or dates"
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Columns of a table by what they are to a fit.
-
-    Attributes
-    ----------
-    features : tuple of str
-    groups : tuple of str
-        Columns of `sensitive_features`; empty without.
-    numbers : dict
-        Argument → column, of `NUMBERS`.
-    single : bool
-        Whether all features are float32, and stay so.
-    """
-
-    features: tuple[str, ...]
-    groups: tuple[str, ...]
-    numbers: dict[str, str]
-    single: bool
-
-    @property
-    def names(self) -> list[str]:
-        """All columns that are read, each once."""
-        return list(dict.fromkeys([*self.features, *self.groups, *self.numbers.values()]))
-
-
-def find_roles(
-    kinds: Mapping[str, str], features: Any, groups: Any, numbers: Mapping[str, Any]
-) -> Roles:
-    """Check names against the columns there are.
-
-    Parameters
-    ----------
-    kinds : mapping
-        Column → "float32", "number" or "other".
-    features : list of str or None
-        None for every column of numbers that is nothing else.
-    groups : str, list of str or None
-    numbers : mapping
-        Argument → column or None.
-    """
-    used = {argument: name for argument, name in numbers.items() if name is not None}
-    labels = () if groups is None else _names(groups, "sensitive_features")
-    if features is None:
-        taken = {*labels, *used.values()}
-        chosen = tuple(
-            name for name, kind in kinds.items() if kind != "other" and name not in taken
-        )
-        if not chosen:
-            raise ValueError("`features` must name at least one column: no other holds numbers.")
-    else:
-        chosen = _names(features, "features")
-        if used.get("y") in chosen:
-            raise ValueError(f"`features` must not hold the target, got {quote(used['y'])}.")
-    for argument, name in used.items():
-        _check_name(name, argument, kinds, "a column of numbers")
-    for name in labels:
-        _check_name(name, "sensitive_features", kinds)
-    for name in chosen:
-        _check_name(name, "features", kinds, "columns of numbers")
-    single = all(kinds[name] == "float32" for name in chosen)
-    return Roles(chosen, labels, used, single)
-
-
-def _names(value: Any, argument: str) -> tuple[str, ...]:
-    found = (value,) if isinstance(value, str) else value
-    good = isinstance(found, Sequence) and all(isinstance(name, str) for name in found)
-    if not good or not len(found) or len(set(found)) < len(found):
-        raise ValueError(
-            f"`{argument}` must be the name of a column or a list of distinct names, got "
-            f"{quote(value)}."
-        )
-    return tuple(found)
-
-
-def _check_name(name: Any, argument: str, kinds: Mapping[str, str], numbers: str = "") -> None:
-    """Refuse what is no column or, with the word for `numbers`, holds none."""
-    if not isinstance(name, str) or name not in kinds:
-        others = name_others(str(name), kinds, "There are:")
-        raise ValueError(f"`{argument}` must be a column of the table, got {quote(name)}.{others}.")
-    if numbers and kinds[name] == "other":
-        raise ValueError(
-            f"`{argument}` must be {numbers}, got {quote(name)}. Hint: make numbers of text and "
-            "categories first, by evenhand.TableEncoder fitted on a sample."
-        )
-
-
-def rows_of_tables(roles: Roles, parts: Sequence[Any]) -> dict[str, Any]:
+def rows_of_tables(columns: Columns, dtype: Any, parts: Sequence[Any]) -> dict[str, Any]:
     """A worker's partitions, pandas frames or Arrow tables, as the arguments of a fit."""
 
     def column(frame: Any, name: str) -> Any:
@@ -247,19 +160,18 @@ def rows_of_tables(roles: Roles, parts: Sequence[Any]) -> dict[str, Any]:
 
     frames = [nw.from_native(part, eager_only=True) for part in parts]
     ends = np.cumsum([0, *map(len, frames)])
-    X = np.empty((ends[-1], len(roles.features)), dtype=np.float32 if roles.single else np.float64)
-    out: dict[str, Any] = {argument: np.empty(ends[-1]) for argument in roles.numbers}
+    numbers = {argument: names[0] for argument, names in columns.given.items()}
+    groups = columns.given.get("sensitive_features", ())
+    numbers.pop("sensitive_features", None)
+    X = np.empty((ends[-1], len(columns.features)), dtype=dtype)
+    out: dict[str, Any] = {argument: np.empty(ends[-1]) for argument in numbers}
     for frame, start, stop in zip(frames, ends[:-1], ends[1:], strict=True):
-        columns = [column(frame, name) for name in roles.features]
-        for begin in range(0, len(frame), TURNED):
-            rows = slice(begin, begin + TURNED)
-            for j, values in enumerate(columns):
-                X[start:stop][rows, j] = values[rows]
-        for argument, name in roles.numbers.items():
+        turn_columns([column(frame, name) for name in columns.features], X[start:stop])
+        for argument, name in numbers.items():
             out[argument][start:stop] = column(frame, name)
-    if roles.groups:
-        labels = {name: _labels([part[name] for part in parts]) for name in roles.groups}
-        out["sensitive_features"] = labels if len(labels) > 1 else labels[roles.groups[0]]
+    if groups:
+        labels = {name: _labels([part[name] for part in parts]) for name in groups}
+        out["sensitive_features"] = labels if len(labels) > 1 else labels[groups[0]]
     return {"X": X, **out}
 
 

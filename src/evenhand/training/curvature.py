@@ -88,7 +88,9 @@ def weights_root(term: Any, rows: Rows, inverse: float) -> Array:
         information = term.tabulate(rows).information(weights)
     else:
         information = objective_at(rows, basis, weights, term.kappa)[2]
-    return _inverse_root(information) * inverse / np.sqrt(rows.n)
+    sizes, vectors = np.linalg.eigh(information)
+    keep = sizes > LEAST_SHARE * sizes[-1]
+    return vectors[:, keep] / np.sqrt(sizes[keep]) * inverse / np.sqrt(rows.n)
 
 
 def diagonal_bound(factor: Array) -> Array:
@@ -113,13 +115,6 @@ def diagonal_bound(factor: Array) -> Array:
         return norms
     share = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     return norms * np.linalg.eigvalsh(here().add((factor * share[:, None]).T @ factor))[-1]
-
-
-def _inverse_root(information: Array) -> Array:
-    """R, (D(K − 1), r), with RRᵀ the inverse of the information where it is not zero."""
-    sizes, vectors = np.linalg.eigh(information)
-    keep = sizes > LEAST_SHARE * sizes[-1]
-    return vectors[:, keep] / np.sqrt(sizes[keep])
 
 
 def _scores(rows: Rows, basis: Basis, weights: Array) -> tuple[Array, Array, Array, Array]:

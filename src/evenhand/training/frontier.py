@@ -254,17 +254,13 @@ def fairness_path(
     X = rows.others["X"]
     folds = make_folds(cv, X, rows.target, rows.groups, random_state, rows.cluster)
     held_out = HeldOut(handle, rows, folds, n_jobs)
-    if isinstance(fairness_weights, str):
-        if fairness_weights != "auto":
-            raise ValueError(
-                "`fairness_weights` must be 'auto' or a sequence of numbers, got "
-                f"{fairness_weights!r}."
-            )
+    spread = isinstance(fairness_weights, str) and fairness_weights == "auto"
+    if spread:
         points = _measure_spread(held_out, gauge, name, int(n_points))
     else:
         points = _measure_given(held_out, gauge, check_weights(fairness_weights))
     constant = tuple(held_out.n_constant(point.scores) for point in points)
-    if not isinstance(fairness_weights, str):
+    if not spread:
         # "auto" looks beyond where a larger weight helps; nobody has asked for that point.
         warn_mixed([point.fairness_weight for point in points], constant, len(folds))
     return FairnessPath(

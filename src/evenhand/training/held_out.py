@@ -184,11 +184,13 @@ class HeldOut:
             # Threads: the fitters remember solutions, and their kernels release the lock.
             pool = Parallel(n_jobs=self.n_jobs, prefer="threads")
             if not self._fitters:
-                self._fitters = pool(
-                    delayed(_path_fitter)(self.handle, train) for train, _ in self._parts
-                )
+                self._fitters = pool(delayed(self._start)(train) for train, _ in self._parts)
+
+            def follow(fitter: Callable[[float], Any], test: Sample) -> list[Vector]:
+                return [self.handle.predict(fitter(weight), test) for weight in fairness_weights]
+
             columns = pool(
-                delayed(_along_path)(self.handle, fitter, fairness_weights, test)
+                delayed(follow)(fitter, test)
                 for fitter, (_, test) in zip(self._fitters, self._parts, strict=True)
             )
             return [self._assemble(parts) for parts in zip(*columns, strict=True)]
@@ -199,6 +201,12 @@ class HeldOut:
         )
         k = len(self.folds)
         return [self._assemble(parts[j : j + k]) for j in range(0, len(parts), k)]
+
+    def _start(self, train: Sample) -> Callable[[float], Any]:
+        start = self.handle.estimator.path_fitter
+        with_cluster = "cluster" in inspect.signature(start).parameters
+        given = self.handle.arguments(train, with_cluster)
+        return start(train.others["X"], train.target, **given)
 
     def n_constant(self, scores: Vector) -> int:
         """Folds in which held-out scores are one and the same for everybody."""
@@ -217,18 +225,6 @@ class HeldOut:
 
 def _fit_predict(handle: Handle, fairness_weight: float, train: Sample, test: Sample) -> Vector:
     return handle.predict(handle.fit(fairness_weight, train), test)
-
-
-def _path_fitter(handle: Handle, train: Sample) -> Callable[[float], Any]:
-    start = handle.estimator.path_fitter
-    with_cluster = "cluster" in inspect.signature(start).parameters
-    return start(train.others["X"], train.target, **handle.arguments(train, with_cluster))
-
-
-def _along_path(
-    handle: Handle, fitter: Any, weights: Sequence[float], test: Sample
-) -> list[Vector]:
-    return [handle.predict(fitter(weight), test) for weight in weights]
 
 
 # ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples
 from .._core.arrays import Vector
 from .._core.files import write_text
 from .._core.frames import json_safe, to_frame
-from .._core.validation import InputError, check_confidence_level
+from .._core.validation import InputError, check_choice, check_confidence_level
 from .._core.views import Shown, view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
 from ..data.sample import Sample
@@ -136,8 +136,7 @@ def check_request(
         isinstance(min_accuracy, Real) and float(min_accuracy) <= 1
     ):
         raise InputError(name, f"be a number of at most 1, got {min_accuracy!r}")
-    if on_unreachable not in ("raise", "best"):
-        raise ValueError(f"`on_unreachable` must be 'raise' or 'best', got {on_unreachable!r}.")
+    check_choice("on_unreachable", on_unreachable, ("raise", "best"))
 
 
 def check_criterion(criterion: str | None, handle: Handle, controls: Any = None) -> str:

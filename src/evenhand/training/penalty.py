@@ -79,16 +79,6 @@ class Scores(NamedTuple):
 # Checks of the numbers that the fairness term takes.
 
 
-def check_normalizer(normalizer: Any) -> float:
-    """A positive number of nats."""
-    if not is_number(normalizer, 0.0) or normalizer == 0:
-        raise ValueError(
-            f"`normalizer` must be a positive number of nats, got {normalizer!r}. Hint: the "
-            "`normalizer` of a term bound to all rows."
-        )
-    return float(normalizer)
-
-
 def check_trainable(criterion: Criterion) -> Variable:
     """The one variable of a criterion that moves with the score, or why there is no such term."""
     moving = [criterion.variable(name) for name in criterion.joint if criterion.moves((name,))]
@@ -245,11 +235,6 @@ class BoundRegularizer:
         for (_, _, mine), (_, _, theirs) in zip(self._terms, other._terms, strict=True):
             mine.warm_start(theirs)
 
-    @property
-    def joint_term(self) -> Any:
-        """The classifier of the group given all that the criterion names."""
-        return self._terms[0][2]
-
     def read(self, s: NDArray[np.float64]) -> Scores:
         """Scores as the classifiers see them."""
         s = np.ascontiguousarray(self.groups.take_known(s))
@@ -378,7 +363,7 @@ class BoundRegularizer:
         s = check_column(y_pred, "y_pred", self.groups.n_rows)
         scores = self.read(s)
         value, gradient = self.evaluate_read(s, scores)
-        term, rows = self.joint_term, scores.rows[self.criterion.joint]
+        term, rows = self._terms[0][2], scores.rows[self.criterion.joint]
         mean, inverse = scores.center
         if scores.constant:
             width = term.basis.n_terms * (self.groups.n_groups - 1)
@@ -553,8 +538,11 @@ class FairnessRegularizer:
                 hint="criterion='separation' asks whether the scores depend on the group among "
                 "rows with the same value of it.",
             )  # fmt: skip
-        if normalizer is not None:
-            normalizer = check_normalizer(normalizer)
+        if normalizer is not None and (not is_number(normalizer, 0.0) or normalizer == 0):
+            raise InputError(
+                "normalizer", "be a positive number of nats", repr(normalizer),
+                hint="the `normalizer` of a term bound to all rows.",
+            )  # fmt: skip
         groups = _read_groups(y_true, sensitive_features, sample_weight, given, frequency)
         name = "y_true" if given is None else "given"
         y = None

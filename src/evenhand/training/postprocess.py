@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._core.arrays import Vector
 from .._core.validation import (
     InputError,
+    check_choice,
     check_column,
     check_index,
     check_nonnegative,
@@ -84,9 +85,7 @@ def check_shape(model: Any) -> None:
         if not (isinstance(value, bool | np.bool_) or value in allowed):
             words = " or ".join(["True or False", *map(repr, allowed)])
             raise InputError(name, f"be {words}, got {value!r}")
-    if model.map not in ("auto", *MAPS):
-        kinds = ", ".join(MAPS)
-        raise ValueError(f"`map` must be auto or one of {kinds}, got {model.map!r}.")
+    check_choice("map", model.map, ("auto", *MAPS))
     check_kind(model.group_features)
     check_nonnegative(
         "passthrough_alpha", model.passthrough_alpha, "0 leaves the features free.", auto=True

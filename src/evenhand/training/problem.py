@@ -384,6 +384,10 @@ class BoundLoss:
         """What the loss is divided by."""
         return self.null or 1.0
 
+    def level(self) -> float:
+        """η of the best constant."""
+        return float(self.loss.link(np.asarray(self.loss.null_mean(self.y, self.weight))))
+
     def evaluate(self, eta: Vector) -> tuple[float, Vector]:
         """mean ω d / D₀ and its slope in each η."""
         rows, slope = self.loss.evaluate(self.y, eta)
@@ -476,9 +480,8 @@ class GLMProblem(Coordinates):
     def constant(self) -> Vector | None:
         if not self.fit_intercept or self.offset is not None:
             return None
-        mean = self.loss.null_mean(self.bound.y, self.bound.weight)
         out = np.zeros_like(self.theta)
-        out[0] = float(self.loss.link(np.asarray(mean)))
+        out[0] = self.bound.level()
         return out
 
     def penalized(self, penalty: Matrix) -> GLMProblem:
@@ -739,10 +742,7 @@ def prepare_glm(
 
 def _first(bound: BoundLoss, d: int, fit_intercept: bool) -> Plain:
     """Where Newton's method begins: at the best constant."""
-    level = 0.0
-    if fit_intercept:
-        mean = bound.loss.null_mean(bound.y, bound.weight)
-        level = float(bound.loss.link(np.asarray(mean)))
+    level = bound.level() if fit_intercept else 0.0
     unknown = np.empty((d, 0))
     return Plain(level if np.isfinite(level) else 0.0, np.zeros(d), np.zeros(d), unknown)
 

@@ -24,6 +24,7 @@ from .._core.frames import to_frame
 from .._core.progress import progress
 from .._core.validation import (
     InputError,
+    check_choice,
     check_column,
     check_index,
     check_nonnegative,
@@ -482,10 +483,8 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             ]  # fmt: skip
         for other in self.tried_[1:]:
             if other.reached:
-                lines.append(
-                    f"  {other.name}: {_signed(-other.behind)} (standard error "
-                    f"{other.behind_stderr:.4f})"
-                )
+                ahead = f"{-other.behind:+.4f}".replace("-", "−")
+                lines.append(f"  {other.name}: {ahead} (standard error {other.behind_stderr:.4f})")
             else:
                 lines.append(f"  {other.name}: does not get below {other.unfairness:.4f}")
         return "\n".join(lines)
@@ -520,8 +519,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
 
     def _check_parameters(self) -> Criterion:
         criterion = get_criterion(self.criterion)
-        if self.attribute not in LEAGUES:
-            raise ValueError(f"`attribute` must be 'blind' or 'known', got {self.attribute!r}.")
+        check_choice("attribute", self.attribute, LEAGUES)
         if self.max_unfairness is not None and self.fairness_weight is not None:
             raise ValueError(
                 "`max_unfairness` and `fairness_weight` must not both be given, got "
@@ -543,10 +541,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             )
         if self.fairness_weight is not None:
             check_nonnegative("fairness_weight", self.fairness_weight)
-        if self.on_unreachable not in ("raise", "best"):
-            raise ValueError(
-                f"`on_unreachable` must be 'raise' or 'best', got {self.on_unreachable!r}."
-            )
+        check_choice("on_unreachable", self.on_unreachable, ("raise", "best"))
         return criterion
 
 
@@ -557,10 +552,6 @@ def _attribute(groups: Groups, place: int, count: int) -> Groups:
     values = list(dict.fromkeys(label[place] for label in groups.labels))
     codes = np.array([values.index(label[place]) for label in groups.labels], dtype=np.intp)
     return replace(groups, labels=tuple(values), codes=codes[groups.codes])
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.4f}".replace("-", "−")
 
 
 def _table(

@@ -65,12 +65,7 @@ class Batch(NamedTuple):
     def rows(self, names: Sequence[str], dtype: Any) -> Any:
         """Columns of numbers as an (m, d) array."""
         columns = [self.numbers(name) for name in names]
-        out = np.empty((len(self), len(columns)), dtype)
-        for start in range(0, len(out), TURNED):
-            rows = slice(start, start + TURNED)
-            for j, column in enumerate(columns):
-                out[rows, j] = column[rows]
-        return out
+        return turn_columns(columns, np.empty((len(self), len(columns)), dtype))
 
     def table(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Columns of any kind."""
@@ -163,20 +158,12 @@ class Source:
     kinds: Mapping[str, Any]
     n_rows: int
 
-    def resolve(self, name: Any, argument: str) -> str:
-        """A column's name, if there is such a column."""
-        if isinstance(name, str) and name in self.kinds:
-            return name
-        if not isinstance(name, str):
-            raise InputError(
-                argument, "be the name of a column where `X` is a path or a dataset, got "
-                f"{type(name).__name__}", hint="arrays go with an `X` in memory.",
-            )  # fmt: skip
-        shown = ", ".join(quote(n) for n in list(self.kinds)[:30])
-        raise TableError(
-            f"`{argument}` names {quote(name)}, which {self.parts[0].name} does not have. Its "
-            f"columns are {shown}."
-        )
+    def find(self, features: Any, given: Mapping[str, Any]) -> Columns:
+        """Columns by what they are for, the same in all files; without `features` all others."""
+        words = {name: _word(kind) for name, kind in self.kinds.items()}
+        columns = Columns.read(words, features, given, self.parts[0].name)
+        self.check(columns.names)
+        return columns
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse files that lack a column, or hold something else in it than the first."""
@@ -270,13 +257,15 @@ def _folders(path: str) -> dict[str, Any]:
 
 # Arguments of `fit` that may name several columns.
 SEVERAL = ("sensitive_features", "controls")
+# What columns of all other arguments hold.
+NUMBERS = "numbers"
 # Rows of a batch that are turned from columns into rows at a time, within the cache.
 TURNED = 4_096
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a source by what they are for.
+    """Columns of a table by what they are for.
 
     Attributes
     ----------
@@ -295,67 +284,85 @@ class Columns:
         return list(dict.fromkeys([*self.features, *others]))
 
     @classmethod
-    def read(cls, source: Source, features: Any, given: Mapping[str, Any]) -> Columns:
-        """Names as users give them, checked; without `features` all columns that are left."""
+    def read(
+        cls, kinds: Mapping[str, str], features: Any, given: Mapping[str, Any], table: str,
+        numbers_only: bool = False,
+    ) -> Columns:  # fmt: skip
+        """Names as users give them, checked.
+
+        Parameters
+        ----------
+        kinds : mapping
+            Column → what it holds, in a word.
+        features : str, sequence of str or None
+            None for all columns that are nothing else.
+        given : mapping
+            Argument → column, several columns for those of `SEVERAL`, or None.
+        table : str
+            What messages call the table.
+        numbers_only : bool
+            Whether `features` of None leaves out columns that hold no numbers.
+        """
+        find = partial(_find, kinds, table)
         by_argument = {
-            argument: _names(source, argument, value)
+            argument: find(value, argument)
             for argument, value in given.items()
             if value is not None
         }
-        names = cls._features(source, features, by_argument)
-        target = by_argument.get("y", ())
-        if set(target) & set(names):
-            raise ValueError(f"`features` must not hold the target {quote(target[0])}.")
-        for name in names:
-            if not _is_number(source.kinds[name]):
-                raise TableError(
-                    f"Column {quote(name)} must hold numbers to be a feature, and holds "
-                    f"{arrow_kind(source.kinds[name])}. Hint: name the columns to use in "
-                    "features=[...]; categories become numbers where the files are written, one "
-                    "column for each level."
-                )
-        columns = cls(names, by_argument)
-        source.check(columns.names)
-        for argument, several in by_argument.items():
-            if argument in SEVERAL:
-                continue
-            for name in several:
-                if not _is_number(source.kinds[name]):
-                    raise TableError(
-                        f"`{argument}` must name a column of numbers, and {quote(name)} holds "
-                        f"{arrow_kind(source.kinds[name])}."
-                    )
-        return columns
-
-    @staticmethod
-    def _features(
-        source: Source, features: Any, by_argument: Mapping[str, tuple[str, ...]]
-    ) -> tuple[str, ...]:
         if features is None:
             taken = {name for names in by_argument.values() for name in names}
-            names = tuple(name for name in source.kinds if name not in taken)
-            if not names:
-                raise InputError("X", "have a column besides those with names, found none")
-            return names
-        several = (features,) if isinstance(features, str) else tuple(features)
-        names = tuple(source.resolve(name, "features") for name in several)
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"`features` must be names of different columns, got {list(names)!r}.")
-        return names
+            features = [
+                name for name, kind in kinds.items()
+                if name not in taken and (kind == NUMBERS or not numbers_only)
+            ]  # fmt: skip
+        names = find(list(features) if not isinstance(features, str) else features, "features")
+        if {*by_argument.get("y", ())} & {*names}:
+            raise ValueError(f"`features` must not hold the target {quote(by_argument['y'][0])}.")
+        return cls(names, by_argument)
 
 
-def _names(source: Source, argument: str, value: Any) -> tuple[str, ...]:
-    if argument in SEVERAL and isinstance(value, list | tuple):
-        if not value:
-            raise InputError(argument, "name at least one column, got none")
-        return tuple(source.resolve(name, argument) for name in value)
-    return (source.resolve(value, argument),)
+def _find(kinds: Mapping[str, str], table: str, value: Any, argument: str) -> tuple[str, ...]:
+    """Names of the columns of an argument, checked."""
+    several = argument in (*SEVERAL, "features") and isinstance(value, list | tuple)
+    names = tuple(value) if several else (value,)
+    wrong = next((name for name in names if not isinstance(name, str)), None)
+    if wrong is not None or not names:
+        got = "none" if wrong is None else type(wrong).__name__
+        raise InputError(
+            argument, "be the name of a column where rows are in a table", got,
+            hint="arrays go with rows in memory.",
+        )  # fmt: skip
+    unknown = next((name for name in names if name not in kinds), None)
+    if unknown is not None:
+        raise TableError(
+            f"`{argument}` names {quote(unknown)}, which {table} does not have. Its columns are "
+            f"{', '.join(quote(name) for name in list(kinds)[:30])}."
+        )
+    if len({*names}) < len(names):
+        raise InputError(argument, "be names of different columns", list(names))
+    for name in names:
+        if argument not in SEVERAL and kinds[name] != NUMBERS:
+            raise TableError(
+                f"Column {quote(name)} must hold numbers for `{argument}`, and holds "
+                f"{kinds[name]}. Hint: name the columns to use in features=[...]; make numbers of "
+                "text and categories first, one column for each level."
+            )
+    return names
 
 
-def _is_number(kind: Any) -> bool:
+def _word(kind: Any) -> str:
     import pyarrow as pa
 
-    return arrow_kind(kind) == "numbers" or pa.types.is_boolean(kind)
+    return NUMBERS if pa.types.is_boolean(kind) else arrow_kind(kind)
+
+
+def turn_columns(columns: Sequence[NDArray[Any]], out: NDArray[Any]) -> NDArray[Any]:
+    """Columns as rows of `out`."""
+    for start in range(0, len(out), TURNED):
+        rows = slice(start, start + TURNED)
+        for j, column in enumerate(columns):
+            out[rows, j] = column[rows]
+    return out
 
 
 @contextmanager
@@ -375,7 +382,7 @@ def scanned(X: Any, features: Any, folder: Any, given: Mapping[str, Any]) -> Ite
     import pyarrow as pa
 
     source = open_source(X)
-    columns = Columns.read(source, features, given)
+    columns = source.find(features, given)
     single = source.all_are(columns.features, pa.float32())
     dtype = np.float32 if single else np.float64
     with closing(Scratch(source.n_rows, columns.features, dtype, folder)) as scratch:
@@ -424,19 +431,12 @@ def _joined(chunks: list[Any]) -> Any:
 def read_columns(X: Any, given: Mapping[str, Any]) -> dict[str, Vector]:
     """Columns of numbers by argument."""
     source = open_source(X)
-    named = {
-        argument: source.resolve(name, argument)
+    named = source.find([given["y"]], {**given, "y": None})
+    batches = list(source.batches(named.names))
+    return {
+        argument: np.concatenate([batch.numbers(name) for batch in batches], dtype=np.float64)
         for argument, name in given.items()
         if name is not None
-    }
-    source.check([*named.values()])
-    batches = [
-        {argument: batch.numbers(name) for argument, name in named.items()}
-        for batch in source.batches([*named.values()])
-    ]
-    return {
-        argument: np.concatenate([batch[argument] for batch in batches], dtype=np.float64)
-        for argument in named
     }
 
 
@@ -445,7 +445,7 @@ def predicted(
 ) -> Iterator[tuple[NDArray[Any], dict[str, Any]]]:
     """Rows to predict, batch by batch, and the other columns by argument."""
     source = open_source(X)
-    columns = Columns.read(source, features, given)
+    columns = source.find(features, given)
     with progress(source.n_rows, "predicting rows") as advance:
         for batch in source.batches(columns.names):
             handed = {

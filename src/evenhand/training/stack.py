@@ -57,8 +57,8 @@ class StackPenalty:
 
     Attributes
     ----------
-    n_kept : int
-        Columns beside X.
+    size : int
+        Columns beside X, which are not rotated with it.
     slopes : Slopes or None
         The last of them.
     alpha : float or "auto"
@@ -67,21 +67,16 @@ class StackPenalty:
         γ, once `shrink` was called.
     """
 
-    n_kept: int
+    size: int
     slopes: Slopes | None
     alpha: float | str
     chosen: float = field(default=np.nan)
-
-    @property
-    def size(self) -> int:
-        """Columns that are not rotated with X."""
-        return self.n_kept
 
     def shrink(
         self, problem: RidgeProblem, rows: TrainingRows, group_alpha: float | str
     ) -> tuple[Problem, float]:
         """The problem with both penalties, and that of the slopes."""
-        n_features = problem.design.d - self.n_kept
+        n_features = problem.design.d - self.size
         if isinstance(self.alpha, str):
             n, weight = float(len(rows.y)), rows.weight
             if weight is not None:
