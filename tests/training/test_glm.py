@@ -368,7 +368,7 @@ class TestPath:
         ({}, {"exposure": EXPOSURE[1:]}, "`exposure` must have"),
         ({"family": "normal"}, {"exposure": EXPOSURE}, "`exposure` must be None for normal with"),
         ({}, {"offset": np.full(len(A), np.nan)}, "`offset` must be finite"),
-        ({}, {"sensitive_features": None}, "`sensitive_features` must be given when"),
+        ({}, {"sensitive_features": None}, "`sensitive_features` must be given unless"),
         ({}, {"given": A[1:]}, "`given` must have"),
     ],
 )

@@ -651,7 +651,7 @@ class TestRefusals:
 
     def test_no_sensitive_features(self, regression):
         X, y, _ = regression
-        message = "`sensitive_features` must be given when .*enable_metadata_routing=True"
+        message = "`sensitive_features` must be given unless .*enable_metadata_routing=True"
         with pytest.raises(ValueError, match=message):
             FairRidge().fit(X, y)
 

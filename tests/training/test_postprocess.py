@@ -548,7 +548,7 @@ def test_constant_base():
         ({"fairness_weight": -1}, {}, "`fairness_weight` must be a nonnegative number, got -1"),
         ({"criterion": "equality"}, {}, "`criterion` must be one of"),
         ({"cv": 1}, {}, "`cv` must be at least 2 folds"),
-        ({}, {"sensitive_features": None}, "`sensitive_features` must be given when"),
+        ({}, {"sensitive_features": None}, "`sensitive_features` must be given unless"),
         (
             {"estimator": KNeighborsRegressor()},
             {"sample_weight": np.ones(100)},

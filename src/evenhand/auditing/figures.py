@@ -285,7 +285,6 @@ def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> 
 
     Only the selected point is tested, as only that one is judged in words.
     """
-    assert path._rows is not None
     columns = {name: path._rows.others.get(name) for name in ("summary", "given")}
     # A score is a rate where there is an exposure, and so is what it is compared with.
     sample = replace(path._rows, controls=None, others=columns).per_unit()

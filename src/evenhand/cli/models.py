@@ -282,8 +282,6 @@ def write_path(
 def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, list[Any]]:
     from ..auditing.figures import feature_information
 
-    assert path._handle is not None
-    assert path._rows is not None
     plain = path._handle.fit(0.0, path._rows)
     names = [name for column in rows.features for name in column.features]
     groups = path._rows.groups

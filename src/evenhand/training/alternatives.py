@@ -115,9 +115,6 @@ def _origin(other: Any) -> str:
 
 def _measure_all(path: FairnessPath, others: dict[str, Any]) -> tuple[list[str], list[PathPoint]]:
     """Names and measures of all models, those of the path first."""
-    assert path._gauge is not None
-    assert path._handle is not None
-    assert path._rows is not None
     names = [f"weight {point.fairness_weight:.4g}" for point in path.points]
     points = list(path.points)
     for name, other in others.items():

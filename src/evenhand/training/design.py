@@ -384,7 +384,6 @@ class ReadsTables:
     """
 
     encoder_: TableEncoder | None = None
-    _sparse_formats = ("csr", "csc")
 
     def _read_training(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Checked X and y; sets `encoder_`, `n_features_in_` and `feature_names_in_`."""
@@ -418,7 +417,7 @@ class ReadsTables:
 
     def _accepts(self) -> dict[str, Any]:
         return {
-            "accept_sparse": list(self._sparse_formats),
+            "accept_sparse": ["csr", "csc"],
             "dtype": [np.float64, np.float32],
             # A shard may have no rows.
             "ensure_min_samples": 0 if here().is_shard else 1,

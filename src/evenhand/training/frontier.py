@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import hypot
+from numbers import Integral
 from typing import Any
 
+import numpy as np
 from sklearn.utils import indexable
+from sklearn.utils.validation import _num_samples
 
+from .._core.arrays import Vector
 from .._core.progress import progress
-from .._core.validation import InputError, check_column
+from .._core.validation import InputError, check_column, check_confidence_level
+from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
 from ..data.folds import make_folds
 from ..data.sample import Sample
 from ..measures.balancing import summarize_controls
 from ..measures.effective import check_effective_size
 from .design import is_source
 from .held_out import Gauge, Handle, HeldOut, PathPoint
-from .path import (
-    FairnessPath,
-    check_criterion,
-    check_options,
-    check_refits,
-    check_rows,
-    check_varies,
-    check_weights,
-    warn_mixed,
-)
+from .path import FairnessPath
 
 # ------------------------------------------------------------------------------------------------
 # Fairness weights that spread evenly along a frontier, not along the penalty.
@@ -134,6 +131,110 @@ def _longest_gap(kept: list[float], seen: dict[float, Place]) -> float | None:
         return (low * high) ** 0.5
     # Near 0 the path is straight in the weight itself, unless all of it lies below `high`.
     return high / (2.0 * FACTOR if longest > 0.5 * total else 2.0)
+
+
+# ------------------------------------------------------------------------------------------------
+# Checks of what users ask for, with messages that say what to do.
+
+
+def check_criterion(criterion: str | None, handle: Handle, controls: Any = None) -> str:
+    """The criterion's name: as given, or the estimator's own."""
+    chosen = handle.criterion if criterion is None else get_criterion(criterion)
+    if chosen is None:
+        raise InputError(
+            "criterion", f"be given: {type(handle.estimator).__name__} has none of its own",
+            hint=f"one of {', '.join(CRITERIA)}.",
+        )  # fmt: skip
+    if CONDITIONAL in (chosen, handle.criterion) and controls is None:
+        raise InputError(
+            "controls", "be given with the criterion 'conditional', got None",
+            hint="fairness_path(..., controls=frame[[\"mileage\"]]).",
+        )  # fmt: skip
+    if chosen == CONDITIONAL:
+        return chosen.name
+    if CRITERIA.get(chosen.name) != chosen:
+        raise InputError(
+            "criterion", f"be one that paths measure, got {chosen.name!r}",
+            hint="evenhand.register_criterion makes it one.",
+        )  # fmt: skip
+    if set(chosen.needs) - {"y"}:
+        raise InputError(
+            "criterion", f"need no columns but scores and targets on a path, got {chosen.name!r}, "
+            f"which needs {', '.join(chosen.needs)}",
+        )  # fmt: skip
+    return chosen.name
+
+
+def check_refits(estimator: Any) -> bool:
+    """Whether a model inside was fitted before, on other rows as its user says; else it is refused.
+
+    Folds cannot undo a fit that survives `clone`: rows it has seen would pass for held out.
+    """
+    parts = [estimator, *estimator.get_params().values()]
+    fitted = [part for part in parts if getattr(part, "_fitted_before", bool)()]
+    for part in fitted:
+        if part.prefit is not True:
+            base = type(part.estimator).__name__
+            raise InputError(
+                "estimator", f"be fitted anew in every fold, and the {base} inside "
+                f"{type(part).__name__} is fitted already: rows that it has seen would be called "
+                "held out",
+                hint="hand in an unfitted copy, sklearn.base.clone(model); if none of these rows "
+                "took part in its fit, say so with prefit=True.",
+            )  # fmt: skip
+    return bool(fitted)
+
+
+def check_options(n_points: Any, confidence_level: Any) -> None:
+    """Numbers of `fairness_path`."""
+    if not isinstance(n_points, Integral) or n_points < 2:
+        raise InputError("n_points", f"be an integer of at least 2, got {n_points!r}")
+    check_confidence_level(confidence_level)
+
+
+def check_rows(X: Any, n_rows: int) -> None:
+    """X and y row by row; folds of a longer X would leave its last rows out in silence."""
+    n = _num_samples(X)
+    if n != n_rows:
+        raise InputError("X", f"have one row per entry of `y`: got {n} for {n_rows}")
+
+
+def check_varies(y: Vector) -> None:
+    """Of a constant target there is nothing to explain."""
+    if np.ptp(y) == 0:
+        raise InputError("y", f"vary, got {y[0]:g} in every row")
+
+
+def check_weights(fairness_weights: Any) -> list[float]:
+    """Given weights in ascending order, 0 among them."""
+    try:
+        weights = np.unique(np.asarray(list(fairness_weights), dtype=np.float64))
+        good = len(weights) > 0 and np.isfinite(weights).all() and weights.min() >= 0
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(
+            "`fairness_weights` must be 'auto' or a sequence of nonnegative numbers, got "
+            f"{fairness_weights!r}."
+        )
+    return sorted({0.0, *weights.tolist()})
+
+
+def warn_mixed(weights: Sequence[float], constant: Sequence[int], n_folds: int) -> None:
+    """Say where some folds give everybody one score, and the others do not."""
+    mixed = [
+        f"{weight:.4g} ({count} of {n_folds})"
+        for weight, count in zip(weights, constant, strict=True)
+        if 0 < count < n_folds
+    ]
+    if mixed:
+        warnings.warn(
+            "Some folds give everybody one score, and the others do not, at fairness weights "
+            f"{', '.join(mixed)}: what is measured there is of no one model, and `select` passes "
+            "over it. Hint: smaller weights, or fewer folds of more rows.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def fairness_path(

@@ -248,16 +248,13 @@ class FairGLM(FairLinear):
     ['intercept', 'x0', 'x1', 'x2']
     """
 
-    __metadata_request__fit: ClassVar = {
-        "sensitive_features": True, "exposure": True, "offset": True, "given": True,
-        "controls": True,
-    }  # fmt: skip
-    __metadata_request__predict: ClassVar = {
-        "sensitive_features": True, "exposure": True, "offset": True,
-    }  # fmt: skip
-    __metadata_request__score: ClassVar = {
-        "sensitive_features": True, "exposure": True, "offset": True,
-    }  # fmt: skip
+    __metadata_request__fit: ClassVar = dict.fromkeys(
+        ("sensitive_features", "exposure", "offset", "given", "controls"), True
+    )
+    __metadata_request__predict: ClassVar = dict.fromkeys(
+        ("sensitive_features", "exposure", "offset"), True
+    )
+    __metadata_request__score: ClassVar = __metadata_request__predict
 
     def __init__(
         self,

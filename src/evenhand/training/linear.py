@@ -81,8 +81,9 @@ class ScoresWithGroups:
         return float(r2_score(y, prediction, sample_weight=sample_weight))
 
     def _columns(self, X: Any, **columns: Any) -> list[Any]:
-        """Columns that belong to the rows of X, as they are."""
-        return [*columns.values()]
+        """Columns that belong to the rows of X: as they are, or read from where X is."""
+        read = read_columns(X, columns) if is_source(X) else columns
+        return [read.get(name) for name in columns]
 
 
 KINDS = ("posterior", "attribute")
@@ -100,7 +101,7 @@ def refuse_missing_groups(needed: bool) -> None:
     """Say how groups reach `fit`, where they are needed and were not given."""
     if needed:
         raise InputError(
-            "sensitive_features", "be given when `fairness_weight` > 0, got None",
+            "sensitive_features", "be given unless fairness_weight=0, got None",
             hint="pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first "
             "call sklearn.set_config(enable_metadata_routing=True).",
         )  # fmt: skip
@@ -354,13 +355,6 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
             for rows, handed in predicted(X, names, self.coef_.dtype, given)
         ]
         return np.concatenate(parts)
-
-    def _columns(self, X: Any, **columns: Any) -> list[Any]:
-        """Columns as they are, or read from where X is."""
-        if not is_source(X):
-            return super()._columns(X, **columns)
-        read = read_columns(X, columns)
-        return [read.get(name) for name in columns]
 
     def _response(self, score: NDArray[Any]) -> NDArray[Any]:
         """What is predicted at η."""

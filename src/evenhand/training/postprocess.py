@@ -33,6 +33,7 @@ from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
 from ..data.groups import Groups
 from ..data.sample import Sample, repeat_rows
+from . import stack
 from .group_features import (
     MAPS,
     Membership,
@@ -44,20 +45,6 @@ from .group_features import (
 )
 from .linear import FairRidge, ScoresWithGroups, check_kind, refuse_missing_groups
 from .model_files import Saves
-from .stack import (
-    StackPenalty,
-    check_regressor,
-    column_names,
-    copy_numbers,
-    fit_copy,
-    fit_out_of_fold,
-    is_fitted,
-    join_columns,
-    keeps_a_fit,
-    order_columns,
-    predict_base,
-    warn_fitted,
-)
 
 # ------------------------------------------------------------------------------------------------
 # What the maps of a post-processor are made of: what is allowed, and what "auto" stands for.
@@ -403,8 +390,8 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
             return columns
         names = self._maps.names(labels)
         self.columns_ = (*map(str, self._copy.get_feature_names_out()), *names)
-        self._penalty = StackPenalty(len(names), self._penalty, self.passthrough_alpha)
-        return join_columns(numbers, columns)
+        self._penalty = stack.StackPenalty(len(names), self._penalty, self.passthrough_alpha)
+        return stack.join_columns(numbers, columns)
 
     def _make_folds(self, X: Any, y: Vector, groups: Groups | None, clusters: Any) -> list[Any]:
         """Folds for base scores and group probabilities; none where neither is fitted."""
@@ -418,15 +405,17 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         """Scores of the base, out of fold where it is fitted here."""
         if self._is_prefit():
             if self.passthrough and self.prefit == "auto":
-                warn_fitted(self.estimator)
-            self.estimator_, score = self.estimator, predict_base(self.estimator, X)
+                stack.warn_fitted(self.estimator)
+            self.estimator_, score = self.estimator, stack.predict_base(self.estimator, X)
         else:
             ensemble = self.passthrough if self.ensemble == "auto" else bool(self.ensemble)
-            self.estimator_, score = fit_out_of_fold(self.estimator, X, y, weight, folds, ensemble)
+            self.estimator_, score = stack.fit_out_of_fold(
+                self.estimator, X, y, weight, folds, ensemble
+            )
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        names = column_names(X)
+        names = stack.column_names(X)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         return score
@@ -437,11 +426,11 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         # That classifier takes what the regressor takes.
         by_default = self.group_features == "posterior" and self.group_classifier is None
         if self.passthrough or (by_default and needs_encoding(X, arrays=True)):
-            self._copy = fit_copy(X)
+            self._copy = stack.fit_copy(X)
         return self._numbers(X)
 
     def _numbers(self, X: Any) -> Any:
-        return None if self._copy is None else copy_numbers(self._copy, X)
+        return None if self._copy is None else stack.copy_numbers(self._copy, X)
 
     def _fit_membership(self, X: Any, numbers: Any, groups: Groups, folds: list[Any]) -> Vector:
         """p of the training rows, out of fold for "posterior"."""
@@ -496,8 +485,8 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         """
         check_is_fitted(self, "regressor_")
         check_index(X=X, sensitive_features=sensitive_features)
-        X = order_columns(X, getattr(self, "feature_names_in_", None))
-        score = predict_base(self.estimator_, X)
+        X = stack.order_columns(X, getattr(self, "feature_names_in_", None))
+        score = stack.predict_base(self.estimator_, X)
         z = self._standardized(score)
         numbers = self._numbers(X)
         p = None
@@ -506,20 +495,20 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
                 X = self._classifier_input(X, numbers)
             p = self._membership.members(X, sensitive_features, len(score), self.group_classifier_)
         if self.passthrough:
-            return self.regressor_.predict(join_columns(numbers, self._maps.features(z, p)))
+            return self.regressor_.predict(stack.join_columns(numbers, self._maps.features(z, p)))
         if p is None:
             p = np.ones((len(score), 1))
         return self._maps.evaluate(z, p, self.offsets_, self.slopes_)
 
     def _is_prefit(self) -> bool:
-        return is_fitted(self.estimator) if self.prefit == "auto" else bool(self.prefit)
+        return stack.is_fitted(self.estimator) if self.prefit == "auto" else bool(self.prefit)
 
     def _fitted_before(self) -> bool:
         """Whether the base keeps a fit that folds do not undo."""
-        return self._is_prefit() or keeps_a_fit(self.estimator)
+        return self._is_prefit() or stack.keeps_a_fit(self.estimator)
 
     def _check_parameters(self) -> None:
-        check_regressor(self.estimator, self.prefit)
+        stack.check_regressor(self.estimator, self.prefit)
         check_shape(self)
         self._ridge(self.fairness_weight)._check_parameters()
 

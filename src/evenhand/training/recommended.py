@@ -40,11 +40,11 @@ from ..measures.entropies import get_estimator
 from ..measures.losses import R2, Accuracy, get_loss
 from ..measures.measures import Measure
 from .design import ReadsTables
+from .frontier import check_varies
 from .glm import FairGLM
 from .held_out import Curve, Place
-from .linear import FairRidge, ScoresWithGroups
+from .linear import FairRidge, ScoresWithGroups, refuse_missing_groups
 from .model_files import Saves
-from .path import check_varies
 from .postprocess import FairPostprocessor
 
 # Rows that the choice is made on; the chosen model is fitted on all of them.
@@ -338,12 +338,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         self.scaler_ = StandardScaler(with_mean=not sparse.issparse(X)).fit(X, None, rows.weight)
         rows = replace(rows, others={**rows.others, "X": self.scaler_.transform(X)})
         if rows.groups is None:
-            if self.fairness_weight != 0:
-                raise InputError(
-                    "sensitive_features", "be given unless fairness_weight=0, got None",
-                    hint="pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV "
-                    "first call sklearn.set_config(enable_metadata_routing=True).",
-                )  # fmt: skip
+            refuse_missing_groups(self.fairness_weight != 0)
             return rows, []
         check_varies(y)
         groups, weight = rows.groups, rows.weight
