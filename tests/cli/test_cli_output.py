@@ -174,15 +174,15 @@ def test_errors_of_arguments_are_said_in_options():
         "`sample_weight` (column 'w') must be nonnegative, got -1.0. Hint: see the target."
     )
     assert str(pickle.loads(pickle.dumps(found))) == str(found)
-    assert terminal._plain(found) == (
+    assert terminal._worded(found, ())[0] == (
         "--weight (column 'w') must be nonnegative, got -1.0. Hint: see the target."
     )
     assert str(InputError("edges", "rise")) == "`edges` must rise."
-    assert terminal._plain(InputError("table", "be read", verb="cannot")) == (
+    assert terminal._worded(InputError("table", "be read", verb="cannot"), ())[0] == (
         "The table cannot be read."
     )
     # A label of the user's that looks like an argument stays as it is.
-    assert terminal._plain(ValueError("no group `y_true`")) == "no group `y_true`"
+    assert terminal._worded(ValueError("no group `y_true`"), ())[0] == "no group `y_true`"
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_parts_are_shown_where_they_belong():
     assert text.endswith("\n\nSection\nInside.")
     with pytest.raises(ZeroDivisionError):  # drawn on a page, and only there
         section(view)
-    page = section(View(view.title, [part for part in view.parts if not isinstance(part, Figure)]))
+    page = section(View(view.title, *(part for part in view.parts if not isinstance(part, Figure))))
     assert "A judgment." not in page  # the page has cards
     assert "<script>" not in page
     assert '<th scope="col">p (all)</th>' in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -309,7 +309,6 @@ def show_verdict(verdict: Verdict, name: str = "") -> None:
     say("")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Clauses(group.Cutoffs):
     """What is tolerated."""
 
@@ -375,7 +374,6 @@ def _clause(text: str) -> tuple[str, Any]:
 # Which features carry a disparity.
 
 
-@dataclass(frozen=True, kw_only=True)
 class DriverOptions(group.DriverColumns, group.Seeded):
     """What drivers are of."""
 

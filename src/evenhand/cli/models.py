@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -88,7 +88,6 @@ MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fitting(group.Powered, group.Seeded):
     """Which models are fitted."""
 
@@ -121,8 +120,7 @@ class Fitting(group.Powered, group.Seeded):
         return MODELS[self.model](self.criterion, {**asdict(self), "group_features": kind})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(group.Group):
     """Which model of the frontier is chosen."""
 
     max_unfairness: float | None = option("Choose the most accurate model below this.", "-m")
@@ -163,7 +161,6 @@ def check_folder(out: Path, force: bool) -> dict[str, Path]:
     return paths
 
 
-@dataclass(frozen=True, kw_only=True)
 class Folder(group.Writing):
     """Where results go."""
 
@@ -332,7 +329,6 @@ def show_frontier(
             say(f"{name.split('.')[0].capitalize()}: {path_}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Scored(group.Writing):
     """The table of scores."""
 
@@ -403,7 +399,6 @@ def _save(table: pa.Table, path: Path, force: bool, like: Source | None = None) 
     _files.write_file(path, lambda temporary: write_table(table, temporary, like), force)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DemoFolder(group.Writing):
     """Where the demo writes."""
 

@@ -1,6 +1,6 @@
 """Options in the groups in which commands take them.
 
-A group is a dataclass whose fields are made by `option`; `terminal.command` lays them out for the
+A `Group` is a dataclass whose fields are made by `option`; `terminal.command` lays them out for the
 parser and hands the command one object for each group.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, dataclass_transform
 
 import typer
 
@@ -63,6 +63,14 @@ def check_choices(group: Any) -> None:
             raise TableError(f"{long_name(f)} must be one of {', '.join(choices)}, got {value!r}.")
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Group:
+    """Options that a command takes as one object: a frozen dataclass, as all its subclasses are."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
 OneFile = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")]
 AuditedFiles = Annotated[
     list[str],
@@ -94,8 +102,7 @@ _BAND = (
 # Columns.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Roles:
+class Roles(Group):
     """What every table that is looked at has, or may have."""
 
     sensitive: list[str] = option(_SENSITIVE, "-a", default=REQUIRED)
@@ -109,8 +116,12 @@ class Roles:
         default=[],
     )
 
+    def listed(self, role: str) -> list[str]:
+        """The columns of a role."""
+        name = getattr(self, role)
+        return [] if name is None else [name] if isinstance(name, str) else list(name)
 
-@dataclass(frozen=True, kw_only=True)
+
 class Columns(Roles):
     """Columns of a file by their role, and how the file is read."""
 
@@ -145,15 +156,10 @@ class Columns(Roles):
     key: str | None = None
     given: str | None = None
 
-    def named(self, role: str) -> list[str]:
-        """The columns of a role."""
-        name = getattr(self, role)
-        return [] if name is None else [name] if isinstance(name, str) else list(name)
-
     @property
     def predictions(self) -> list[str]:
         """Columns with a score."""
-        return self.named("prediction")
+        return self.listed("prediction")
 
     @property
     def numbers(self) -> dict[str, str]:
@@ -163,7 +169,6 @@ class Columns(Roles):
         return {role: name for role, name in named.items() if name is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
 class AuditColumns(Columns):
     """Of one score."""
 
@@ -182,7 +187,6 @@ class AuditColumns(Columns):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelColumns(Columns):
     """Of several scores on the same rows."""
 
@@ -192,7 +196,6 @@ class ModelColumns(Columns):
     key: str | None = option("Column that names the rows, where files differ in order.", "--id")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingColumns(Columns):
     """Target and groups; all others are features."""
 
@@ -210,7 +213,6 @@ class TrainingColumns(Columns):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class DriverColumns(Roles):
     """Of a score whose features are looked at."""
 
@@ -220,7 +222,6 @@ class DriverColumns(Roles):
     prediction: str | None = option("Column with the score; or see --model.", "-s")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CountedColumns(Roles):
     """Of a table that is counted into cells."""
 
@@ -229,7 +230,6 @@ class CountedColumns(Roles):
     frequency: str | None = option(_FREQUENCY)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CellColumns(CountedColumns):
     """The same, where they must be named."""
 
@@ -242,8 +242,7 @@ class CellColumns(CountedColumns):
 # What is done with them.
 
 
-@dataclass(frozen=True, kw_only=True)
-class About:
+class About(Group):
     """What a report is about."""
 
     title: str | None = option("Heading of the report.")
@@ -257,14 +256,12 @@ class About:
     note: str | None = option("Anything else a reader should know; for the report.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seeded:
+class Seeded(Group):
     """Random numbers that can be had again."""
 
     seed: int = option("The same seed gives the same numbers.", default=0, min=0, max=2**32 - 1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Measuring(Seeded):
     """How measures are taken."""
 
@@ -274,14 +271,12 @@ class Measuring(Seeded):
     confidence: float = option("Confidence level of all intervals.", default=0.95)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Powered:
+class Powered(Group):
     """The variance of a deviance."""
 
     power: float = option("Variance power of tweedie.", default=1.5)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pricing(Powered):
     """A score as a price."""
 
@@ -292,8 +287,7 @@ class Pricing(Powered):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Favoring:
+class Favoring(Group):
     """Who gains by a high score."""
 
     favorable: str | None = option(
@@ -301,7 +295,6 @@ class Favoring:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cutoffs(Favoring):
     """Sides and places of a score."""
 
@@ -310,7 +303,6 @@ class Cutoffs(Favoring):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Tolerated(Favoring):
     """What a model must meet."""
 
@@ -320,7 +312,6 @@ class Tolerated(Favoring):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Gate(Tolerated):
     """Limits that decide about the exit code."""
 
@@ -338,7 +329,6 @@ class Gate(Tolerated):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Judging(Gate, Cutoffs):
     """What is judged, and by what."""
 
@@ -352,8 +342,7 @@ class Judging(Gate, Cutoffs):
     limits: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counting:
+class Counting(Group):
     """Where rows are counted."""
 
     engine: str | None = option(
@@ -369,8 +358,7 @@ class Counting:
             raise TableError(f"--engine must be {', '.join(ENGINES)} or ibis:URL, got {name!r}.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Writing:
+class Writing(Group):
     """Whether files are overwritten, and errors shown whole."""
 
     force: bool = option("Overwrite files that exist.", "-f", default=False)
@@ -382,7 +370,6 @@ class Writing:
             check_free(path, self.force)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Output(Writing):
     """A page, JSON, or words on the terminal."""
 

@@ -193,8 +193,8 @@ def _read_scores(file: Path, columns: Columns) -> TableRows:
             "--probability must be given once for each group, at least twice. Hint: for two groups "
             "give a column of each."
         )
-    used = [*columns.numbers.values(), *columns.predictions, *imputed, *columns.named("key")]
-    labels = list(dict.fromkeys([*columns.sensitive, *columns.named("cluster")]))
+    used = [*columns.numbers.values(), *columns.predictions, *imputed, *columns.listed("key")]
+    labels = list(dict.fromkeys([*columns.sensitive, *columns.listed("cluster")]))
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
     text = [name for name in labels if name not in used and name not in bands]
     wanted = [*used, *labels, *columns.control]
@@ -206,9 +206,9 @@ def _open(file: Path, columns: Columns) -> Source:
     """The file; all columns that are named are checked to be there."""
     source = open_table(file, columns.separator)
     roles = {role: [name] for role, name in columns.numbers.items()}
-    roles |= {role: columns.named(role) for role in ("sensitive", "cluster", "control")}
+    roles |= {role: columns.listed(role) for role in ("sensitive", "cluster", "control")}
     roles |= {"prediction": columns.predictions, "probability": [*columns.probability]}
-    for role, names in {**roles, "id": columns.named("key")}.items():
+    for role, names in {**roles, "id": columns.listed("key")}.items():
         for name in names:
             source.resolve(name, f"--{role}")
     return source
@@ -219,7 +219,7 @@ def _without_gaps(rows: TableRows) -> TableRows:
     named, table = rows.named, rows.table
     gaps = {(role, named.numbers[role]): np.isnan(v) for role, v in rows.numbers.items()}
     gaps |= {("prediction", rows.models[m]): np.isnan(v) for m, v in rows.scores.items()}
-    gaps |= {("cluster", n): table.column(n).is_null().to_numpy() for n in named.named("cluster")}
+    gaps |= {("cluster", n): table.column(n).is_null().to_numpy() for n in named.listed("cluster")}
     for (role, name), absent in gaps.items() if not named.drop_missing else ():
         if absent.any():
             raise TableError(
@@ -332,7 +332,7 @@ def _order(first: pa.Table, other: pa.Table, key: str, path: Path) -> NDArray[np
 def load_training(file: Path, columns: Columns) -> TableRows:
     """Target, groups and every other column as a feature."""
     bands, source = parse_bands(columns), _open(file, columns)
-    others, cluster = list(columns.numbers.values()), columns.named("cluster")
+    others, cluster = list(columns.numbers.values()), columns.listed("cluster")
     if columns.target in columns.sensitive:
         raise TableError(f"--target and --sensitive both name {columns.target!r}.")
     for name in columns.drop:

@@ -223,7 +223,6 @@ def count(table: Any, engine: str | None, columns: group.Roles, edges: Any = Non
     return cells_of(table, **column_names(columns), edges=edges, engine=engine)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Grid(group.Counting):
     """Into what rows are counted."""
 
@@ -303,7 +302,6 @@ def _show_change(whole: Cells, few: Cells) -> None:
 # Change over time.
 
 
-@dataclass(frozen=True, kw_only=True)
 class Watching(group.CountedColumns, group.Counting):
     """What is watched, and how."""
 
@@ -371,19 +369,13 @@ def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
     """Rows of one file, or what an engine is to count; and the names of columns."""
     if asked.named("time") is None:
         raise typer.BadParameter("Missing option '--time'.")
-    names = {
-        **column_names(asked.columns),
-        "time": asked.named("time"),
-        "cluster": asked.named("cluster"),
-    }
+    names = column_names(asked.columns) | {r: asked.named(r) for r in ("time", "cluster")}
     del names["bands"]
     if asked.counted:
         return asked.table, {**names, "engine": asked.engine}
     source = open_table(Path(asked.files[0]), asked.named("separator"))
-    wanted = [source.resolve(name, "--sensitive") for name in asked.columns.sensitive]
-    for role in ("prediction", "target", "weight", "frequency", "time", "cluster"):
-        if asked.named(role):
-            wanted.append(source.resolve(asked.named(role), f"--{role}"))
+    roles = ("sensitive", "prediction", "target", "weight", "frequency", "time", "cluster")
+    wanted = [source.resolve(name, f"--{r}") for r in roles for name in asked.columns.listed(r)]
     table = read_table(source, wanted, text=asked.columns.sensitive)
     check_levels(table.select(asked.columns.sensitive), as_written=source.kind == "csv")
     return table, names

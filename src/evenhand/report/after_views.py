@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,19 +161,17 @@ def _unseen(result: Monitor) -> list[str]:
 
 def _looks_table(criterion: str, looks: Sequence[Look]) -> Table:
     shown = looks[-MOST_PERIODS:]
-    rows = [
-        [
-            Name(look.period),
-            f"{look.n:,}",
-            "–" if _is_open(look) else fixed(max(look.value, 0.0)),
-            Name(look.why) if _is_open(look) else f"{look.low:.4f} to {look.high:.4f}",
-        ]
-        for look in shown
-    ]
+    cells: dict[str, Callable[[Look], str]] = {
+        "period": lambda look: Name(look.period),
+        "people": lambda look: f"{look.n:,}",
+        "value": lambda look: "–" if _is_open(look) else fixed(max(look.value, 0.0)),
+        "band of all periods": lambda look: (
+            Name(look.why) if _is_open(look) else f"{look.low:.4f} to {look.high:.4f}"
+        ),
+    }
     caption = f"{criterion.capitalize()} in the last {len(shown)} of {len(looks)} periods"
-    heads = ["period", "people", "value", "band of all periods"]
-    keys = ("period", "n", "value", "stderr", "low", "high", "why")
-    return Table(heads, rows, caption, tabulate(looks, *keys), f"{criterion}.csv", limit=30)
+    columns = tabulate(looks, "period", "n", "value", "stderr", "low", "high", "why")
+    return Table.of(shown, cells, caption, columns, f"{criterion}.csv", limit=30)
 
 
 def _is_open(look: Look) -> bool:

@@ -213,20 +213,15 @@ class Chart:
         ]
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers inside [low, high], about `count` of them."""
+def round_ticks(low: float, high: float, count: int = 5) -> dict[float, str]:
+    """Round numbers inside [low, high], about `count` of them, and their text."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
-        return []
+        return {}
     raw = (high - low) / max(count, 1)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def round_ticks(low: float, high: float, count: int = 5) -> dict[float, str]:
-    """Return ticks and their text."""
-    return {value: number(value) for value in ticks(low, high, count)}
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return {k * step: number(k * step) for k in range(first, last + 1)}
 
 
 def legend(names: Sequence[Html], omitted: int = 0) -> Html:

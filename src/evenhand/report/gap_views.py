@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,24 +127,21 @@ def _span_of(value: float, ends: Sequence[float], sign: str = "") -> str:
 
 
 def _gap_table(result: Conditional) -> Table:
-    heads = [
-        "group", "rows", "gap", "explained", "not explained",
-        f"{percent(result.confidence_level)} interval", "in %", "p (all groups)", "no counterpart",
-    ]  # fmt: skip
-    if not any(gap.no_counterpart > 0 for gap in result.gaps):
-        heads.pop()
-    rows = [
-        [
-            Name(gap.group), f"{gap.n:,.0f}",
-            *(number(part.value) for part in (gap.raw, gap.explained, gap.adjusted)),
-            span(gap.adjusted.interval, 4) if gap.is_estimated else "n/a",
-            number(gap.ratio_percent.value, 3), p_text(gap.p_adjusted),
-            f"{100 * gap.no_counterpart:.2g}%",
-        ][: len(heads)]
-        for gap in result.gaps
-    ]  # fmt: skip
+    cells: dict[str, Callable[[AdjustedGap], str]] = {
+        "group": lambda gap: Name(gap.group),
+        "rows": lambda gap: f"{gap.n:,.0f}",
+        "gap": lambda gap: number(gap.raw.value),
+        "explained": lambda gap: number(gap.explained.value),
+        "not explained": lambda gap: number(gap.adjusted.value),
+        f"{percent(result.confidence_level)} interval":
+            lambda gap: span(gap.adjusted.interval, 4) if gap.is_estimated else "n/a",
+        "in %": lambda gap: number(gap.ratio_percent.value, 3),
+        "p (all groups)": lambda gap: p_text(gap.p_adjusted),
+    }  # fmt: skip
+    if any(gap.no_counterpart > 0 for gap in result.gaps):
+        cells["no counterpart"] = lambda gap: f"{100 * gap.no_counterpart:.2g}%"
     caption = f"Gaps of mean scores, in units of the score, against {clean(result.reference)}"
-    return Table(heads, rows, caption, result._columns(), "controls.csv", limit=30)
+    return Table.of(result.gaps, cells, caption, result._columns(), "controls.csv", limit=30)
 
 
 def _conditional_note(result: Conditional) -> str:
@@ -189,16 +186,14 @@ def imputation_view(result: Imputation) -> View:
     gaps = result.gaps
     if not gaps:
         return View("What inferred groups leave uncertain", imputation_words(result))
-    rows = [
-        [
-            Name(g.group), Name(g.reference), with_interval(g.value, g.interval),
-            with_interval(g.regressed, g.regressed_interval), span(g.bounds),
-            "known" if g.settled else "not known",
-        ]
-        for g in gaps
-    ]  # fmt: skip
-    heads = ["group", "minus", f"by weighting ({level})", f"by regression ({level})",
-             f"range without any assumption ({level})", "sign"]  # fmt: skip
+    cells: dict[str, Callable[[Any], str]] = {
+        "group": lambda g: Name(g.group),
+        "minus": lambda g: Name(g.reference),
+        f"by weighting ({level})": lambda g: with_interval(g.value, g.interval),
+        f"by regression ({level})": lambda g: with_interval(g.regressed, g.regressed_interval),
+        f"range without any assumption ({level})": lambda g: span(g.bounds),
+        "sign": lambda g: "known" if g.settled else "not known",
+    }
     bars = [
         Bar(f"{g.group} minus {g.reference}", g.value, *g.interval, wide=g.bounds) for g in gaps
     ]
@@ -212,7 +207,7 @@ def imputation_view(result: Imputation) -> View:
             "Dot and dark line: the estimate with the assumption and its interval. Pale block: "
             "the range without any assumption.",
         ),
-        Table(heads, rows, "Mean score of a group minus that of the reference",
+        Table.of(gaps, cells, "Mean score of a group minus that of the reference",
               result._columns(), "imputation.csv"),
         Note(f"Whatever the true groups are, independence is at least "
              f"{number(result.least_independence, 3)}. There is no upper limit below 1."),

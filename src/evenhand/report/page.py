@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,16 +79,11 @@ def signed_page(
 
 
 NOT_STATED = "not stated"
-_HEADS = {
-    "owner": "Asked by",
-    "purpose": "Purpose",
-    "model_name": "Model",
-    "period": "Period",
-    "unit": "Unit of the score",
-    "held_out": "Rows held out from training",
-    "limits_by": "Limits set by, and when",
-    "note": "Note",
-}
+
+
+def _stated(head: str) -> Any:
+    """A field that a report prints under a head."""
+    return field(default=None, metadata={"head": head})
 
 
 @dataclass(frozen=True)
@@ -126,14 +121,14 @@ class About:
     """
 
     title: str | None = None
-    owner: str | None = None
-    purpose: str | None = None
-    model_name: str | None = None
-    period: str | None = None
-    unit: str | None = None
-    held_out: str | None = None
-    limits_by: str | None = None
-    note: str | None = None
+    owner: str | None = _stated("Asked by")
+    purpose: str | None = _stated("Purpose")
+    model_name: str | None = _stated("Model")
+    period: str | None = _stated("Period")
+    unit: str | None = _stated("Unit of the score")
+    held_out: str | None = _stated("Rows held out from training")
+    limits_by: str | None = _stated("Limits set by, and when")
+    note: str | None = _stated("Note")
 
     def __post_init__(self) -> None:
         for part in fields(self):
@@ -172,7 +167,7 @@ class About:
 def about_section(about: About, question: str) -> View:
     """Return what is asked and by whom, one line each."""
     unsaid = element("span", NOT_STATED, class_="soft")
-    said = {head: getattr(about, name) for name, head in _HEADS.items()}
+    said = {f.metadata["head"]: getattr(about, f.name) for f in fields(about) if f.metadata}
     rows = [(head, label(text, 2000) if text else unsaid) for head, text in said.items()]
     return View("What is asked, and by whom", question, facts(rows))
 
@@ -312,7 +307,7 @@ def _size_limit(audit: Audit) -> str:
 
 def _row_limits(audit: Audit) -> list[str]:
     """Copies, clusters, unknown and inferred groups."""
-    out = [*audit.remarks]
+    out = []
     if audit.n_clusters is not None:
         out.append(
             "Rows of one cluster are not independent. Sampling errors therefore count clusters, "

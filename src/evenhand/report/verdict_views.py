@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -49,16 +50,12 @@ def _impact_table(impact: Impact) -> Table:
     columns.sort(key=lambda c: (order.index(c[0]), cutoffs.index(c[1]) if c[1] else 0))
     heads = ["group", "share", "mean score", "stands"]
     heads += [_HEADS[s] + (f" at {at}" if at else "") for s, at in columns]
-    rows = [
-        [
-            Name(name),
-            f"{100 * impact.groups[name]['share']:.1f}%",
-            number(impact.groups[name]["mean_score"]),
-            impact.standing(name),
-            *(_impact_cell(numbers.get((name, *column))) for column in columns),
-        ]
-        for name in names
-    ]
+    rows = []
+    for name in names:
+        share, mean = (impact.groups[name][key] for key in ("share", "mean_score"))
+        cells = [_impact_cell(numbers.get((name, *column))) for column in columns]
+        own = [f"{100 * share:.1f}%", number(mean), impact.standing(name)]
+        rows.append([Name(name), *own, *cells])
     return Table(heads, rows, "Groups against the reference", impact._columns(), "impact.csv")
 
 
@@ -83,12 +80,7 @@ def _impact_notes(impact: Impact) -> list[str]:
             "Impact and odds ratios compare the shares of people with a favorable score, on the "
             f"good side of a cutoff ({where})."
         )
-    unit = "rows" if impact.n_clusters is None else f"{impact.n_clusters:,} clusters"
-    notes.append(
-        f"In brackets: {percent(impact.confidence_level)} intervals that hold for all groups at "
-        f"once (max |t|, covariance over {unit}). * marks p < {SIGNIFICANT:g} after Holm's "
-        "correction over the groups."
-    )
+    notes.append(_simultaneous(impact, "max |t|, covariance"))
     if impact.apart:
         notes.append(
             f"Groups with less than {percent(impact.smallest)} of the rows are listed last; their "
@@ -99,27 +91,28 @@ def _impact_notes(impact: Impact) -> list[str]:
     return notes
 
 
+def _simultaneous(result: Impact | ByGroup, method: str) -> str:
+    """What brackets and stars are."""
+    unit = "rows" if result.n_clusters is None else f"{result.n_clusters:,} clusters"
+    return (
+        f"In brackets: {percent(result.confidence_level)} intervals that hold for all groups at "
+        f"once ({method} over {unit}). * marks p < {SIGNIFICANT:g} after Holm's correction over "
+        "the groups."
+    )
+
+
 def by_group_view(result: ByGroup) -> View:
     """Return a metric of each group, with its gap and ratio."""
     against = group_name(result.reference) if result.reference in result.groups else "all rows"
     heads = ["group", "share", result.metric, "gap", "ratio"]
     numbers = {(n.group, n.statistic): n for n in result.numbers}
-    rows = [
-        [
-            Name(name),
-            f"{100 * group['share']:.1f}%",
-            _metric_cell(numbers[name, "value"]),
-            *(_impact_cell(numbers.get((name, key))) for key in ("gap", "ratio")),
-        ]
-        for name, group in result.groups.items()
-    ]
+    rows = []
+    for name, group in result.groups.items():
+        gaps = [_impact_cell(numbers.get((name, key))) for key in ("gap", "ratio")]
+        own = _metric_cell(numbers[name, "value"])
+        rows.append([Name(name), f"{100 * group['share']:.1f}%", own, *gaps])
     rows.append([Name("all rows"), "100.0%", number(result.overall, 3), "–", "–"])
-    unit = "rows" if result.n_clusters is None else f"{result.n_clusters:,} clusters"
-    note = (
-        f"Gaps and ratios are against {against}. In brackets: {percent(result.confidence_level)} "
-        f"intervals that hold for all groups at once ({result.method} over {unit}). * marks "
-        f"p < {SIGNIFICANT:g} after Holm's correction over the groups."
-    )
+    note = f"Gaps and ratios are against {against}. {_simultaneous(result, result.method)}"
     title = f"{result.metric} by {short_names([result.sensitive_name], 40)[0]}"
     table = Table(heads, rows, "", result._columns(), "by_group.csv")
     return View(title, Note(note), table)
@@ -205,27 +198,23 @@ def _round(count: float) -> str:
 def _clause_table(verdict: Verdict) -> Table:
     """One row per test, what decides first."""
     clauses = sorted(verdict.clauses, key=lambda c: list(LIMITS).index(c.judged))
-    heads = ["clause", "limit", "value", f"{percent(1 - verdict.level)} bounds", "allowed"]
-    rows = [
-        [
-            Name(f"{clause_words(c.clause)}{f' at {c.at}' if c.at else ''}, {_where(c)}"),
-            LIMITS[c.judged],
-            number(c.value, 3),
-            span(c.interval),
-            range_text(c.clause, *c.tolerance),
-        ]
-        for c in clauses
-    ]
+    cells: dict[str, Callable[[ClauseResult], str]] = {
+        "clause": lambda c: Name(
+            f"{clause_words(c.clause)}{f' at {c.at}' if c.at else ''}, {_where(c)}"
+        ),
+        "limit": lambda c: LIMITS[c.judged],
+        "value": lambda c: number(c.value, 3),
+        f"{percent(1 - verdict.level)} bounds": lambda c: span(c.interval),
+        "allowed": lambda c: range_text(c.clause, *c.tolerance),
+    }
     if any(c.judged == OPEN for c in clauses):
-        heads.append(f"{verdict.unit} needed")
-        for row, c in zip(rows, clauses, strict=True):
-            row.append(_needed_cell(c))
+        cells[f"{verdict.unit} needed"] = _needed_cell
     limits = "; ".join(
         f"{clause_words(name)} {range_text(name, *ends)}"
         for name, ends in verdict.tolerance.clauses
     )
     caption = f"Clauses of the tolerance: {limits}"
-    return Table(heads, rows, caption, verdict._columns(), "verdict.csv", limit=44)
+    return Table.of(clauses, cells, caption, verdict._columns(), "verdict.csv", limit=44)
 
 
 def _where(clause: ClauseResult) -> str:
