@@ -70,7 +70,7 @@ def test_describe_set_names_each(audit):
     [(0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (-3, 7, [-2, 0, 2, 4, 6]), (2, 2, [])],
 )
 def test_ticks_are_round(low, high, expected):
-    assert charts.ticks(low, high) == pytest.approx(expected)
+    assert [*charts.round_ticks(low, high)] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

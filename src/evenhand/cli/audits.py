@@ -396,19 +396,17 @@ def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -
     if (columns.prediction is None) == (columns.model is None):
         raise typer.BadParameter("Give either --prediction or --model.")
     source = open_table(file, columns.separator)
-    roles = {r: getattr(columns, r) for r in ("prediction", "target", "weight", "cluster")}
-    names = {role: name for role, name in roles.items() if name is not None}
+    roles = ("prediction", "target", "weight", "cluster")
+    names = {role: name for role in roles for name in columns.listed(role)}
     for role, name in names.items():
         source.resolve(name, f"--{role}")
     groups = [source.resolve(name, "--sensitive") for name in columns.sensitive]
-    model = None if columns.model is None else load_table_model(columns.model)
-    scorer: Any = None
+    model: Any = None if columns.model is None else load_table_model(columns.model)
     if model is None:
         taken = [*names.values(), *groups, *(source.resolve(n, "--drop") for n in columns.drop)]
         features = [name for name in source.names if name not in taken]
     else:
         features = [source.resolve(name, "The model") for name in model.needs]
-        scorer = model
     if not features:
         raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
     text = [*groups, *([] if model is None else model.text)]
@@ -418,7 +416,7 @@ def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -
     given = {r: table.column(n).to_numpy(zero_copy_only=False) for r, n in names.items()}
     with waiting("Closing paths"):
         result = find(
-            given.get("prediction", scorer), table.select(features),
+            given.get("prediction", model), table.select(features),
             sensitive_features=table.select(groups), y_true=given.get("target"),
             sample_weight=given.get("weight"), cluster=given.get("cluster"),
             random_state=columns.seed,

@@ -449,7 +449,10 @@ def demo(writing: DemoFolder) -> None:
     for view in _tell(pair, path, limit):
         show_view(view)
         say("")
-    _show_next(out)
+    say(f"6. The page to open in a browser, to print or to sign: {out / 'report.html'}", "bold")
+    say(f"   Beside it in {out}: path.csv, model.json, students.csv, scores.csv. Next, try:\n")
+    say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")
+    say(f"  evenhand predict {out / 'model.json'} {out / 'students.csv'} --out scored.csv")
 
 
 def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:
@@ -480,11 +483,3 @@ def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:
         View("4. What fairness costs", cost),
         View("5. What got worse, and who gains", worse, *gains.parts),
     ]
-
-
-def _show_next(out: Path) -> None:
-    """Where things are, and what to try."""
-    say(f"6. The page to open in a browser, to print or to sign: {out / 'report.html'}", "bold")
-    say(f"   Beside it in {out}: path.csv, model.json, students.csv, scores.csv. Next, try:\n")
-    say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")
-    say(f"  evenhand predict {out / 'model.json'} {out / 'students.csv'} --out scored.csv")

@@ -38,14 +38,10 @@ def drivers_view(result: Drivers) -> View:
 
     shown = result.drivers[:MOST_FEATURES]
     heads = ["feature", "tells group", *(f"part of {c}" for c in ("the gap", *result.criteria))]
-    rows = [
-        [
-            Name(d.feature),
-            number(d.stands_in.value, 2),
-            *map(_starred, (d.gaps[result.widest], *d.criteria.values())),
-        ]
-        for d in shown
-    ]
+    rows = []
+    for d in shown:
+        parts = [_starred(part) for part in (d.gaps[result.widest], *d.criteria.values())]
+        rows.append([Name(d.feature), number(d.stands_in.value, 2), *parts])
     more = len(result) - len(shown)
     return View(
         "Which features carry the gap",
@@ -178,27 +174,22 @@ def _is_open(look: Look) -> bool:
     return look.value != look.value
 
 
-def highest_shown(result: Monitor, name: str) -> float:
-    """Return where a picture ends: with the band, unless that is wide beyond reading."""
-    known = [look for look in result.looks[name] if not _is_open(look)]
-    highest = max((max(look.value, 0.0) for look in known), default=0.0)
-    band = 1.05 * max((look.high for look in known), default=0.0)
-    return max(min(2.5 * highest, band), 1.2 * result.limits.get(name, 0.0), 0.01)
-
-
 def _looks_figure(result: Monitor, name: str) -> Figure:
-    words = ["Shaded: the band of all periods."]
-    if name in result.limits:
-        words.append("Dashed line: the limit.")
-    if any(alarm.criterion == name for alarm in result.alarms):
-        words.append("Upright line: an alarm.")
-    return Figure(lambda: looks_chart(result, name).svg(), name.capitalize(), " ".join(words))
+    has_alarm = any(alarm.criterion == name for alarm in result.alarms)
+    words = "Shaded: the band of all periods."
+    words += " Dashed line: the limit." if name in result.limits else ""
+    words += " Upright line: an alarm." if has_alarm else ""
+    return Figure(lambda: looks_chart(result, name).svg(), name.capitalize(), words)
 
 
 def looks_chart(result: Monitor, name: str) -> Chart:
     """Return a criterion by period, with the band of all periods, the limit and the alarms."""
     looks, periods = result.looks[name], result.periods
-    top = highest_shown(result, name)
+    # A picture ends with the band, unless that is wide beyond reading.
+    known = [look for look in looks if not _is_open(look)]
+    highest = max((max(look.value, 0.0) for look in known), default=0.0)
+    band = 1.05 * max((look.high for look in known), default=0.0)
+    top = max(min(2.5 * highest, band), 1.2 * result.limits.get(name, 0.0), 0.01)
     # No more names than fit side by side on a phone.
     names = short_names(list(periods), 12)
     step = math.ceil(len(looks) / max(2, min(8, 44 // max(map(len, names)))))

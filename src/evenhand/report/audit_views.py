@@ -15,7 +15,7 @@ from .after_views import drivers_view
 from .charts import Bar, Chart, bar_chart, legend
 from .gap_views import conditional_view, imputation_view, money_view, pricing_view
 from .markup import Html, element, join, label
-from .page import About, Heading, signed_page
+from .page import About, signed_page
 from .verdict_views import impact_view, verdict_view
 from .view import Figure, Judged, Lead, Name, Note, Table, View, section
 from .words import (
@@ -58,6 +58,7 @@ PARTS = (
     "Splitting groups makes the share smaller, so each attribute is also judged on its own. The "
     "worst of these counts."
 )
+UNJUDGED = "No tolerance was stated, so there is no verdict."
 ONE_GROUP = (
     "Splitting groups makes the share smaller, so each group is also compared with all others. The "
     "worst of these counts."
@@ -450,7 +451,8 @@ def audit_page(
         title = f"Fairness by {result.kind}"
         parts.append(View("Side by side", comparison_table(result)))
         if result.kind == "model":
-            parts += [density_view(result), gains_view(result, favorable)]
+            scores = View(f"Scores by {part_word(first)}", draw(density_charts(result), first))
+            parts += [scores, gains_view(result, favorable)]
     for k, (name, audit) in enumerate(audits.items(), 1):
         views = sections(
             audit, verdicts.get(name), impacts.get(name), [money_view(audit, favorable, unit)]
@@ -464,7 +466,10 @@ def audit_page(
     data = {**result.to_dict(), **results_by_audit(verdict=verdicts, impact=impacts)}
     if drivers is not None:
         data["drivers"] = drivers.to_dict()
-    heading = Heading(title, _counts(first), _question(first, next(iter(verdicts.values()), None)))
+    judged = "It is judged by a written tolerance, below."
+    question = f"Is this score fair to {people_words(first)}? {judged if verdicts else UNJUDGED}"
+    lacking = f" ({first.n_unknown:,} more without a {unknown_words(first)})"
+    heading = (title, row_words(first, lacking if first.n_unknown else ""), question)
     reference = next((one.reference for one in impacts.values()), largest_group(first))
     estimator = next(iter(first.measures.values())).estimator
     facts = {"Estimator": estimator, "Reference group": reference}
@@ -481,20 +486,6 @@ def results_by_audit(**results: Mapping[str, Any]) -> dict[str, Any]:
     return {key: one[""] if list(one) == [""] else one for key, one in held.items()}
 
 
-def _question(audit: Audit, verdict: Verdict | None) -> str:
-    judged = (
-        "No tolerance was stated, so there is no verdict."
-        if verdict is None
-        else "It is judged by a written tolerance, below."
-    )
-    return f"Is this score fair to {people_words(audit)}? {judged}"
-
-
-def _counts(audit: Audit) -> str:
-    lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
-    return row_words(audit, lacking if audit.n_unknown else "")
-
-
 def density_charts(audits: Mapping[str, Audit], height: int = 220) -> dict[str, Chart]:
     """Return scores by group under each model, on the same axis."""
     rows = {name: drawn_rows(audit) for name, audit in audits.items()}
@@ -503,9 +494,3 @@ def density_charts(audits: Mapping[str, Audit], height: int = 220) -> dict[str, 
         name: density_chart(one, grid, height=height, title=f"Density of scores under {name}")
         for name, one in rows.items()
     }
-
-
-def density_view(audits: Mapping[str, Audit]) -> View:
-    """Return scores by group under each model, with the colors of groups."""
-    first = next(iter(audits.values()))
-    return View(f"Scores by {part_word(first)}", draw(density_charts(audits), first))

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .._core.provenance import now, stamp
@@ -24,17 +24,9 @@ if TYPE_CHECKING:
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
-class Heading(NamedTuple):
-    """The title of a page, the line below it, and the question that it answers."""
-
-    title: str
-    under: Any
-    question: str
-
-
 def signed_page(
     data: Mapping[str, Any], audit: Audit, about: About | Mapping[str, Any] | None,
-    source: Mapping[str, Any] | None, heading: Heading, body: Sequence[Any], *,
+    source: Mapping[str, Any] | None, heading: tuple[str, Any, str], body: Sequence[Any], *,
     facts: Mapping[str, Any], how: Sequence[View] = (), caveats: Sequence[str] = (),
     script: str | None = None,
 ) -> str:  # fmt: skip
@@ -50,7 +42,8 @@ def signed_page(
         Who asks and what for.
     source : mapping or None
         Facts about the data to print.
-    heading : Heading
+    heading : (str, str or Html, str)
+        The title, the line below it, and the question that the page answers.
     body : sequence of View or Html
         The results.
     facts : mapping
@@ -60,8 +53,9 @@ def signed_page(
     script : str, optional
     """
     asked, source = About.of(about), source or {}
+    title, under, question = heading
     parts = [
-        about_section(asked, heading.question),
+        about_section(asked, question),
         *body,
         method(audit, how),
         provenance(audit, {**source, "Period": asked.period or NOT_STATED, **facts}),
@@ -70,8 +64,7 @@ def signed_page(
     shown = [section(part) if isinstance(part, View) else part for part in parts]
     sources = {str(k): str(v) for k, v in source.items()}
     whole = {**data, **stamp(), "about": asked.to_dict(), "source": sources}
-    title = asked.title or heading.title
-    return page(title, heading.under, [*shown, asset("signatures.html")], whole, script)
+    return page(asked.title or title, under, [*shown, asset("signatures.html")], whole, script)
 
 
 # ------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from .audit_views import (
 from .charts import Chart
 from .gap_views import gap_changes_view
 from .markup import Html, asset, csv_link, element
-from .page import About, Heading, signed_page
+from .page import About, signed_page
 from .verdict_views import verdict_view
 from .view import Lead, Name, Note, Table, View, bullets, facts, section
 from .words import (
@@ -191,7 +191,9 @@ def path_page(
     notes : sequence of str
         How the columns were prepared, one sentence each.
     """
-    audits, chosen, asked = audits_of(path), chosen_index(path), About.of(about)
+    audits, asked = audits_of(path), About.of(about)
+    best = int(np.argmax([p.accuracy for p in path.points]))
+    chosen = next((k for k, point in enumerate(path.points) if point is path.selected), best)
     if asked.held_out is None:
         asked = replace(asked, held_out=f"yes, in {path.n_splits} folds")
     selected = path.selected is not None
@@ -221,26 +223,16 @@ def path_page(
         f"What does it cost to make the score fairer to {people_words(after)} ({path.criterion}), "
         "and how does that change everyone's score?"
     )
-    title = f"The price of fairness: {path.criterion}"
-    heading = Heading(title, _path_heading(path, part_word(after)), question)
+    under = (
+        f"{_path_counts(path)}, {len(path.labels)} {part_word(after)}s of "
+        f"{short_names([path.sensitive_name], 80)[0]}, each model measured on rows it was not "
+        f"fitted to ({path.n_splits} folds)"
+    )
+    heading = (f"The price of fairness: {path.criterion}", under, question)
     return signed_page(
         path.to_dict(), before, asked, source, heading, body, facts=facts,
         how=[_path_method(path)], caveats=_limits(path), script=asset("script.js"),
     )  # fmt: skip
-
-
-def _path_heading(path: FairnessPath, part: str) -> str:
-    name = short_names([path.sensitive_name], 80)[0]
-    return (
-        f"{_path_counts(path)}, {len(path.labels)} {part}s of {name}, each model measured on rows "
-        f"it was not fitted to ({path.n_splits} folds)"
-    )
-
-
-def chosen_index(path: FairnessPath) -> int:
-    """Return the selected point, or the most accurate one."""
-    best = int(np.argmax([p.accuracy for p in path.points]))
-    return next((k for k, point in enumerate(path.points) if point is path.selected), best)
 
 
 def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:

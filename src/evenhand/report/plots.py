@@ -99,14 +99,8 @@ def _figure(
         ax.set_title(safe(title), fontsize="medium", loc="left")
         if chart.x_label == title:
             ax.set_xlabel("")
-    # What the first chart says of an axis, the others need not repeat.
-    first, *others = charts.values()
-    for ax, chart in zip(axes.flat[1:], others, strict=True):
-        if not stacked and chart.y_label == first.y_label:
-            ax.set_ylabel("")
-            ax.tick_params(labelleft=chart.y_ticks != first.y_ticks)
-    for ax in axes[:-1].flat:
-        ax.set_xlabel("")
+        if stacked or share:  # the outer charts say what the axes are
+            ax.label_outer()
     return fig
 
 
@@ -259,7 +253,8 @@ def plot_drivers(result: Drivers, n: int = 15) -> Any:
     matplotlib Figure
     """
     charts = drivers_charts(result, n)
-    return _figure(charts, 2.0 + 2.6 * len(charts), 1.2 + 0.28 * min(n, len(result)))
+    size = (2.0 + 2.6 * len(charts), 1.2 + 0.28 * min(n, len(result)))
+    return _figure(charts, *size, sharey=True)
 
 
 def plot_monitor(result: Monitor) -> Any:
@@ -292,10 +287,8 @@ def plot_path(path: FairnessPath) -> Any:
     fig = _figure(charts, 4 * len(charts), 4.4, sharey=True)
     for ax, name in zip(fig.axes, path.criteria, strict=True):
         _draw_points(ax, path, name)
-    entries: dict[str, Any] = {}
-    for ax in fig.axes:
-        handles, labels = ax.get_legend_handles_labels()
-        entries = dict(zip(labels, handles, strict=True)) | entries
+    shown = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(fig.axes)]
+    entries = {label: handle for pairs in shown for handle, label in pairs}
     fig.legend(
         list(entries.values()), list(entries), loc="outside lower center", ncols=len(entries),
         frameon=False, fontsize=9,
