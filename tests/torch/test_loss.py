@@ -5,7 +5,6 @@ import importlib
 import io
 import pickle
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -393,16 +392,16 @@ def test_triton_refuses_what_it_cannot_do():
 
 def test_the_backend_follows_the_tensors(monkeypatch):
     loss = FairnessLoss("independence", 2)
-    inputs = check_inputs(loss, S, A, None, None, None)
-    assert loss._choose(inputs) == "kernels"
-    on_gpu = replace(inputs, device=torch.device("cuda"))
-    assert loss._choose(on_gpu) == "triton"
-    assert loss._choose(replace(on_gpu, dtype=torch.float64)) == "kernels"
-    assert loss._choose(replace(on_gpu, groups=torch.ones(4, 2))) == "kernels"
+    groups, *_ = check_inputs(loss, S, A, None, None, None)
+    assert loss._choose(groups, S.dtype, S.device) == "kernels"
+    gpu = torch.device("cuda")
+    assert loss._choose(groups, S.dtype, gpu) == "triton"
+    assert loss._choose(groups, torch.float64, gpu) == "kernels"
+    assert loss._choose(torch.ones(4, 2), S.dtype, gpu) == "kernels"
     monkeypatch.setitem(sys.modules, "evenhand.torch.fused", None)
     monkeypatch.delattr("evenhand.torch.fused", raising=False)
     with pytest.warns(RuntimeWarning, match=r"triton is not installed.*Hint: pip install triton"):
-        assert loss._choose(on_gpu) == "kernels"
+        assert loss._choose(groups, S.dtype, gpu) == "kernels"
 
 
 @pytest.mark.parametrize(

@@ -79,19 +79,12 @@ def _blocks(rows: Rows, basis: Basis, cluster: NDArray[np.intp], size: int) -> I
     order = np.argsort(part, kind="stable")
     ends = np.concatenate([[0], np.cumsum(np.bincount(part))])
     step = max(HELD // size**2, 1)
-    center = rows.center
     for first in range(0, len(ends) - 1, step):
         bounds = ends[first : first + step + 1]
         at = order[bounds[0] : bounds[-1]]
-        z = [(rows.s[at] - center[0]) * center[1]]
-        if basis.n_variables == 2:
-            z.append((rows.y[at] - center[2]) * center[3])
-        if len(rows.codes):
-            label = (rows.codes[at][:, None] == np.arange(rows.n_groups)).astype(float)
-        else:
-            label = rows.probabilities[at]
-        weight = rows.weight[at] if len(rows.weight) else np.ones(len(at))
-        phi = basis(np.column_stack(z))
+        some = numpy_passes.take(rows, at)
+        phi = np.ascontiguousarray(numpy_passes.monomials(some, basis, basis.n_terms).T)
+        label, weight = numpy_passes.labels(some).T, numpy_passes.weights_of(some)
         yield _Block(at, part[at] - first, bounds - bounds[0], phi, label, weight)
 
 
@@ -115,10 +108,9 @@ def logistic_losses(
     inside, outside = np.empty(len(rows.s)), np.empty(len(rows.s))
     for block in _blocks(rows, basis, cluster, size):
         label = block.label.T
-        f = np.vstack([np.zeros(len(block.rows)), weights @ block.phi.T])
-        lse = _log_sum(f)
-        inside[block.rows] = lse - (label * f).sum(axis=0)
-        rho = np.exp(f[1:] - lse)
+        f = weights @ block.phi.T
+        lse, (_, *rho) = softmax(f)
+        inside[block.rows] = lse - (label[1:] * f).sum(axis=0)
         count = len(block.starts) - 1
         score, curve = np.empty((count, free, terms)), np.empty((count, free, terms, free, terms))
         for k in range(free):
@@ -129,8 +121,8 @@ def logistic_losses(
         left = hessian - (1.0 - STAYS) * curve.reshape(count, size, size)
         step = solve_each(left, score.reshape(count, size, 1)).reshape(count, free, terms)
         for k in range(free):
-            f[k + 1] -= np.einsum("id,id->i", step[:, k][block.part], block.phi)
-        outside[block.rows] = _log_sum(f) - (label * f).sum(axis=0)
+            f[k] -= np.einsum("id,id->i", step[:, k][block.part], block.phi)
+        outside[block.rows] = softmax(f)[0] - (label[1:] * f).sum(axis=0)
     return inside, outside
 
 
@@ -268,9 +260,3 @@ def _losses_at(
     eta = weights @ phi
     blocks = inverse.reshape(*weights.shape, *weights.shape)
     return left_out_losses(phi, blocks, eta, softmax(eta)[1], entries, exact)
-
-
-def _log_sum(f: Array) -> Array:
-    """log Σ_k exp f_k over the first axis."""
-    top = f.max(axis=0)
-    return top + np.log(np.exp(f - top).sum(axis=0))

@@ -194,9 +194,9 @@ def _maximize(
 
     def look(theta: Array) -> tuple[float, Array, Array, Array, Array]:
         eta = f @ theta.T
-        mean, covariance = law.moments(eta)
+        log_z, mean, covariance = law.moments(eta)
         shrunk = penalty * theta
-        value = mass @ law.log_z(eta) - (total * eta).sum() + 0.5 * (shrunk * theta).sum()
+        value = mass @ log_z - (total * eta).sum() + 0.5 * (shrunk * theta).sum()
         score = (total - mass[:, None] * mean).T @ f - shrunk
         hessian = _gram(f, mass, covariance)
         return float(value), score, hessian + np.diag(penalty.ravel()), eta, hessian
@@ -212,35 +212,33 @@ class Law:
     psi: Array
     log_base: Array
 
-    def log_z(self, eta: Array) -> Array:
-        out = np.empty(len(eta))
-        step = max(_CHUNK // len(self.log_base), 1)
-        for i in range(0, len(eta), step):
-            logits = eta[i : i + step] @ self.psi.T
-            logits += self.log_base
-            top = logits.max(axis=1)
-            logits -= top[:, None]
-            np.exp(logits, out=logits)
-            out[i : i + step] = np.log(logits.sum(axis=1)) + top
-        return out
-
-    def moments(self, eta: Array) -> tuple[Array, Array]:
-        """Mean (c, J) and covariance (c, J, J) of ψ(u)."""
-        size = self.psi.shape[1]
-        products = (self.psi[:, :, None] * self.psi[:, None, :]).reshape(len(self.psi), -1)
-        table = np.hstack([self.psi, products])
-        found = np.empty((len(eta), table.shape[1]))
+    def average(self, eta: Array, table: Array) -> tuple[Array, Array]:
+        """log Z(η), (c,), and the means of the columns of a table of the points."""
+        log_z, means = np.empty(len(eta)), np.empty((len(eta), table.shape[1]))
         step = max(_CHUNK // len(self.log_base), 1)
         for i in range(0, len(eta), step):
             p = eta[i : i + step] @ self.psi.T
             p += self.log_base
-            p -= p.max(axis=1)[:, None]
+            top = p.max(axis=1)
+            p -= top[:, None]
             np.exp(p, out=p)
-            p /= p.sum(axis=1)[:, None]
-            found[i : i + step] = p @ table
-        mean = found[:, :size]
-        second = found[:, size:].reshape(-1, size, size)
-        return mean, second - mean[:, :, None] * mean[:, None, :]
+            total = p.sum(axis=1)
+            log_z[i : i + step] = np.log(total) + top
+            if table.size:
+                p /= total[:, None]
+                means[i : i + step] = p @ table
+        return log_z, means
+
+    def log_z(self, eta: Array) -> Array:
+        return self.average(eta, self.psi[:, :0])[0]
+
+    def moments(self, eta: Array) -> tuple[Array, Array, Array]:
+        """log Z(η), and mean (c, J) and covariance (c, J, J) of ψ(u)."""
+        size = self.psi.shape[1]
+        products = (self.psi[:, :, None] * self.psi[:, None, :]).reshape(len(self.psi), -1)
+        log_z, means = self.average(eta, np.hstack([self.psi, products]))
+        mean, second = means[:, :size], means[:, size:].reshape(-1, size, size)
+        return log_z, mean, second - mean[:, :, None] * mean[:, None, :]
 
 
 def _gram(f: Array, mass: Array, covariance: Array) -> Array:
@@ -263,8 +261,8 @@ def _leave_out(
     Of a cluster the scores of its rows are summed, and H is left as it is.
     """
     cell, at = design.entry_cell, design.entry_u
-    own, (mean, covariance) = law.psi[at], law.moments(eta)
-    inside = law.log_z(eta)[cell] - (eta[cell] * own).sum(axis=1)
+    own, (log_z, mean, covariance) = law.psi[at], law.moments(eta)
+    inside = log_z[cell] - (eta[cell] * own).sum(axis=1)
     size, m = own.shape[1], f.shape[1]
     apart = own - mean[cell]
     if design.cluster is not None:

@@ -106,9 +106,17 @@ def screen(plane: Plane, data: Data) -> float:
     shape = (1 << plane.depth[0], 1 << plane.depth[1], groups.n_groups)
     unequal = data.weight if groups.weight is not None else np.empty(0)
     mass, single = kernels.grid_sums(sides[0], sides[1], groups.codes, unequal, shape)
+    return _loss(mass, _fit_cube(mass, single, data).outside)
+
+
+def _fit_cube(mass: Array, single: Array, data: Data) -> Fitted:
+    """The mixture over partitions of one grid, (rows, columns, K)."""
+    from ..kernels import dyadic as kernels
+
     rectangles, *logs = kernels.evidence(mass, data.alpha, data.rising)
-    share, live, _ = kernels.leaf_shares(*logs)
-    return _loss(mass, kernels.cell_probabilities(rectangles, share, live, data.alpha, single)[1])
+    share, live, parts = kernels.leaf_shares(*logs)
+    cubes = kernels.cell_probabilities(rectangles, share, live, data.alpha, single)
+    return Fitted(*cubes, parts)
 
 
 def grow(plane: Plane, data: Data) -> Rung:
@@ -197,9 +205,7 @@ def bins_of(rank: Array, depth: int, root: float) -> Index:
 
 def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence[float]) -> Fitted:
     """In-sample and leave-one-out probabilities by cell and group, averaged over the roots."""
-    from ..kernels import dyadic as kernels
-
-    mass, alpha = counts.mass, data.alpha
+    mass = counts.mass
     inside, outside, leaves = np.zeros_like(mass), np.zeros_like(mass), 0.0
     shape = (1 << depth[0], 1 << depth[1], mass.shape[1])
     for root in roots:
@@ -211,20 +217,16 @@ def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence
         if counts.single is not None:
             single = _add_cells(flat, mass * counts.single, shape)
             single /= np.where(cube > 0, cube, 1.0)
-        rectangles, *logs = kernels.evidence(cube, alpha, data.rising)
-        share, live, parts = kernels.leaf_shares(*logs)
+        *cubes, parts = _fit_cube(cube, single, data)
         leaves += parts / len(roots)
-        cubes = kernels.cell_probabilities(rectangles, share, live, alpha, single)
         near, far = (p[row, column] for p in cubes)
         for fold in [] if counts.fold is None else np.unique(counts.fold):
             own = counts.fold == fold
             left = cube - _add_cells(flat[own], mass[own], shape)
-            rectangles, *logs = kernels.evidence(np.maximum(left, 0.0), alpha, data.rising)
-            share, live, _ = kernels.leaf_shares(*logs)
             asked = np.zeros(shape)
             asked[row[own], column[own]] = 1.0
-            others = kernels.cell_probabilities(rectangles, share, live, alpha, asked)[0]
-            far[own] = others[row[own], column[own]]
+            others = _fit_cube(np.maximum(left, 0.0), asked, data)
+            far[own] = others.inside[row[own], column[own]]
         # In place: with a million rows each of these arrays is tens of megabytes.
         for whole, part in ((inside, near), (outside, far)):
             part /= len(roots)

@@ -79,9 +79,10 @@ class Ranks:
         self._points[self._atom[order]] = values[order]
 
     def _by_slots(self, values: Array) -> None:
-        """Ranks without sorting: exact at common values, interpolated between quantiles.
+        """Ranks without ordering rows: exact at common values, interpolated between quantiles.
 
-        Off by about 1e-5 of the rows, which moves no conclusion; a sort takes three times as long.
+        Off by about 1e-5 of the rows, which moves no conclusion; NumPy sorts values alone several
+        times as fast as it orders rows.
         """
         from ..kernels.ranks import slot_ranks
 
@@ -166,17 +167,12 @@ def quantile_slots(values: Array):
     """Slots between and at quantiles: slot 2i lies below edge i, slot 2i + 1 equals it.
 
     Returns the quantiles, the same padded with infinity, each row's slot, the rows in each slot,
-    and the extremes. Quantiles of a sample only show where to look for those of all rows, so that
-    no result depends on the order of rows.
+    and the extremes.
     """
-    from ..kernels.ranks import find_slots, order_statistics
+    from ..kernels.ranks import find_slots
 
-    n = len(values)
-    rows = scattered_rows(n, max(n // (4 * RANK_EDGES), 1))
-    _, rough = _padded(np.sort(values[rows]), 8 * RANK_EDGES)
-    slot, counts, *_ = find_slots(values, rough)
-    wanted = np.arange(RANK_EDGES - 1) * (n - 1) // (RANK_EDGES - 2)
-    quantiles, edges = _padded(order_statistics(values, slot, counts, rough, wanted), RANK_EDGES)
+    wanted = np.arange(RANK_EDGES - 1) * (len(values) - 1) // (RANK_EDGES - 2)
+    quantiles, edges = _padded(np.sort(values)[wanted], RANK_EDGES)
     return quantiles, edges, *find_slots(values, edges)
 
 

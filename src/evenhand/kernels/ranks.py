@@ -110,25 +110,6 @@ def _buckets(values, center, inverse):
     return out
 
 
-def order_statistics(values, slot, counts, edges, wanted):
-    """The values at the places `wanted`, ascending from 0, of all values in order.
-
-    `slot` and `counts` are those of :func:`find_slots`: only rows of the slots between two edges
-    that have a wanted place are put in order.
-    """
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)  # place of a slot's first row
-    own = np.searchsorted(first, wanted, side="right") - 1
-    between = own % 2 == 0
-    needed = np.zeros(len(counts), dtype=bool)
-    needed[own[between]] = True
-    some = np.sort(values[needed[slot]])
-    kept = np.where(needed, counts, 0.0).astype(np.int64)
-    start = np.cumsum(kept) - kept  # where its rows are kept
-    out = edges[own // 2]
-    out[between] = some[(start[own] + wanted - first[own])[between]]
-    return out
-
-
 def slot_ranks(values, slot, table):
     """Rank and normal score, linear in x within each slot.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -51,20 +51,8 @@ LEAST_UNCERTAINTY = 1e-3
 Pull = Callable[[Tensor], Tensor]
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Checked tensors of one length on one device, and what the scores are."""
-
-    groups: Tensor
-    target: Tensor | None
-    weight: Tensor | None
-    dtype: torch.dtype
-    device: torch.device
-
-    def on_host(self) -> Inputs:
-        """The same on the CPU."""
-        target, weight = (None if c is None else c.cpu() for c in (self.target, self.weight))
-        return replace(self, groups=self.groups.cpu(), target=target, weight=weight)
+# Groups, target or None and weight or None: checked tensors of one length on one device.
+Inputs = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 class Memory:
@@ -111,8 +99,7 @@ def check_inputs(
         weight = _column(sample_weight, "sample_weight", n, device)
         if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
             raise InputError("sample_weight", "be finite and nonnegative")
-    groups = _check_groups(groups, loss.n_groups, n, device)
-    return Inputs(groups, target, weight, scores.dtype, device)
+    return _check_groups(groups, loss.n_groups, n, device), target, weight
 
 
 def _check_scores(scores: Any) -> None:
@@ -316,21 +303,20 @@ class FairnessLoss(nn.Module):
         tensors = (groups, y, given, sample_weight)
         self._memory.open(scores, *tensors)
         inputs = self._memory.recall("inputs", lambda: check_inputs(self, scores, *tensors))
-        backend = self._choose(inputs)
-
+        backend = self._choose(inputs[0], scores.dtype, scores.device)
         return _Information.apply(
             scores.reshape(-1), lambda flat: self._evaluate(flat, inputs, backend)
         )
 
-    def _choose(self, inputs: Inputs) -> str:
-        """The backend for these tensors."""
-        can_fuse = inputs.dtype in SHORT and inputs.groups.ndim == 1
+    def _choose(self, groups: Tensor, dtype: torch.dtype, device: torch.device) -> str:
+        """The backend for these groups, and scores of this type on this device."""
+        can_fuse = dtype in SHORT and groups.ndim == 1
         if self.backend == "triton" and not can_fuse:
             other = "be 'auto' or 'kernels' for float64 scores and for groups as probabilities"
             raise InputError("backend", other, "'triton'")
         if self.backend != "auto":
             return self.backend
-        if not can_fuse or inputs.device.type != "cuda":
+        if not can_fuse or device.type != "cuda":
             return "kernels"
         try:
             from . import fused  # noqa: F401
@@ -383,12 +369,11 @@ class FairnessLoss(nn.Module):
         dtype = torch.float32 if backend == "triton" else torch.float64
         reduce = alone if self.process_group is None else over_processes(self._group())
         running = self.classifier == "running"
+        groups, target, weight = inputs
         if backend == "kernels":
-            inputs = inputs.on_host()
-        target = inputs.target
-        batch = make_batch(
-            inputs.groups, self.n_groups, inputs.weight, dtype, reduce, keep_all=running
-        )
+            groups = groups.cpu()
+            target, weight = (None if c is None else c.cpu() for c in (target, weight))
+        batch = make_batch(groups, self.n_groups, weight, dtype, reduce, keep_all=running)
         if batch.n_groups < 2 or not batch.n_known or np.count_nonzero(batch.shares) < 2:
             return batch, 0.0, None
         if running:

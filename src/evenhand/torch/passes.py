@@ -236,35 +236,6 @@ class NoDescent(ArithmeticError):
     """Sums are not finite: the scores are not."""
 
 
-def find_optimum(passes: Passes, kappa: float, start: Array | None) -> Optimum:
-    """Newton steps from `start`, or from the shares of the groups."""
-
-    def look(weights: Array) -> tuple[float, Array, Array]:
-        sums = passes.look(weights)
-        size, slope, form = penalty(weights)
-        objective = (sums.loss + 0.5 * kappa * size) / passes.n_known
-        return objective, sums.score - kappa * slope, sums.hessian + kappa * form
-
-    shares, entropy = passes.batch.shares, passes.batch.entropy
-    weights = cold_start(shares, passes.basis) if start is None else start
-    seen = look(weights)
-    if start is not None and not seen[0] <= entropy + 1e-6:
-        # Worse than knowing nothing: the rows have moved too far for the old weights to help.
-        weights = cold_start(shares, passes.basis)
-        seen = look(weights)
-    if not np.isfinite(seen[0]):
-        raise NoDescent
-    # A rare group adds little to a decrement and much to the gradient of its own rows, and its part
-    # of a Hessian from some of the rows is rough.
-    rare = passes.last_rare * (len(shares) * float(shares[shares > 0].min())) ** 2
-
-    def enough(objective: float) -> float:
-        return max(passes.last_step, min(passes.last_share * (entropy - objective), rare))
-
-    end = damped_newton(look, weights, seen, passes.n_known, enough, MAX_ITER)
-    return Optimum(0.5 * end.decrement - end.seen[0], end.weights + end.step)
-
-
 # ------------------------------------------------------------------------------------------------
 # A classifier that is refitted in each batch, or kept across batches.
 #
@@ -401,8 +372,32 @@ class Passes(ABC):
         self.s, self.center, self.limit = s, center, limit
 
     def find_optimum(self, kappa: float, start: Array | None) -> Optimum:
-        """The weights at which the penalized loss is least."""
-        return find_optimum(self, kappa, start)
+        """Newton steps from `start`, or from the shares of the groups."""
+
+        def look(weights: Array) -> tuple[float, Array, Array]:
+            sums = self.look(weights)
+            size, slope, form = penalty(weights)
+            objective = (sums.loss + 0.5 * kappa * size) / self.n_known
+            return objective, sums.score - kappa * slope, sums.hessian + kappa * form
+
+        shares, entropy = self.batch.shares, self.batch.entropy
+        weights = cold_start(shares, self.basis) if start is None else start
+        seen = look(weights)
+        if start is not None and not seen[0] <= entropy + 1e-6:
+            # Worse than knowing nothing: the rows have moved too far for the old weights to help.
+            weights = cold_start(shares, self.basis)
+            seen = look(weights)
+        if not np.isfinite(seen[0]):
+            raise NoDescent
+        # A rare group adds little to a decrement and much to the gradient of its own rows, and its
+        # part of a Hessian from some of the rows is rough.
+        rare = self.last_rare * (len(shares) * float(shares[shares > 0].min())) ** 2
+
+        def enough(objective: float) -> float:
+            return max(self.last_step, min(self.last_share * (entropy - objective), rare))
+
+        end = damped_newton(look, weights, seen, self.n_known, enough, MAX_ITER)
+        return Optimum(0.5 * end.decrement - end.seen[0], end.weights + end.step)
 
     def look(self, weights: Array, curved: bool = True) -> Sums:
         """Sums at some weights, with the Hessian if `curved`."""
