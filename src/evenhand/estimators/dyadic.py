@@ -115,8 +115,8 @@ def _fit_cube(mass: Array, single: Array, data: Data) -> Fitted:
 
     rectangles, *logs = kernels.evidence(mass, data.alpha, data.rising)
     share, live, parts = kernels.leaf_shares(*logs)
-    cubes = kernels.cell_probabilities(rectangles, share, live, data.alpha, single)
-    return Fitted(*cubes, parts)
+    near, far = kernels.cell_probabilities(rectangles, share, live, data.alpha, single)
+    return Fitted(near, far, parts)
 
 
 def grow(plane: Plane, data: Data) -> Rung:

@@ -159,14 +159,9 @@ def _positive(kappa: float) -> float:
     return kappa
 
 
-def every_from(rows: Rows, stride: int) -> int:
-    """The first of these rows that `every` takes."""
-    return -rows.sums.first_row(len(rows.s)) % stride
-
-
 def every(rows: Rows, stride: int) -> Rows:
     """Every `stride`-th row, of all workers together where there are several."""
-    start = every_from(rows, stride)
+    start = -rows.sums.first_row(len(rows.s)) % stride
     columns: dict[str, Any] = {
         name: getattr(rows, name)[start::stride].copy(order="K")
         for name in ("s", "y", "codes", "probabilities", "weight")

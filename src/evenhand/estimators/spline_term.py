@@ -306,7 +306,8 @@ class SplineTerm:
 
     def value_given(self, rows: Rows) -> float:
         """L of the target alone: with one score for everybody."""
-        return self.value(rows._replace(s=np.zeros(len(rows.y)), center=_at_zero(rows)))
+        center = np.r_[0.0, 1.0, rows.center[2:]]
+        return self.value(rows._replace(s=np.zeros(len(rows.y)), center=center))
 
     def value_and_grad(self, rows: Rows, scale: float, rough: bool = False) -> tuple[float, Array]:
         """L and scale·∂L/∂t; if `rough`, to three digits."""
@@ -389,10 +390,6 @@ class SplineTerm:
             kept = rows.y, rows.codes, line.astype(np.uint8 if small else np.int64)
             self._lines = kept
         return kept[2]
-
-
-def _at_zero(rows: Rows) -> Array:
-    return np.r_[0.0, 1.0, rows.center[2:]]
 
 
 def _has_codes(rows: Rows) -> bool:

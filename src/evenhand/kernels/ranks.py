@@ -98,16 +98,12 @@ def _bucket(x, center, inverse):
     return np.int64((0.5 + 0.5 * share) * _BUCKETS)
 
 
-@jit
-def _fill_buckets(values, center, inverse, out):
-    for i in range(len(values)):
-        out[i] = _bucket(values[i], center, inverse)
-
-
 def _buckets(values, center, inverse):
-    out = np.empty(len(values), dtype=np.int64)
-    _fill_buckets(values, center, inverse, out)
-    return out
+    """What `_bucket` says of many values, to the bit."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        z = (values - center) * inverse
+        share = np.where(np.abs(z) < 1e18, z / (1.0 + np.abs(z)), np.copysign(1.0, z))
+    return ((0.5 + 0.5 * share) * _BUCKETS).astype(np.int64)
 
 
 def slot_ranks(values, slot, table):
