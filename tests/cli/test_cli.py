@@ -824,6 +824,8 @@ def test_demo_tells_the_story(tmp_path, monkeypatch):
     result = run("demo")
     assert result.exit_code == 0, result.output
     assert "evenhand-demo/report.html" in result.stdout
+    found = result.stdout.split("2. What the audit found")[1].split("3. What it means")[0]
+    assert all(name in found for name in ("Independence", "Separation", "Sufficiency"))
     told = ["The question", "What the audit found", "What it means for people",
             "What fairness costs", "What got worse, and who gains", "The page to open"]  # fmt: skip
     places = [result.stdout.index(f"{k}. {title}") for k, title in enumerate(told, 1)]

@@ -477,7 +477,7 @@ def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:
     gains = gains_view({"ordinary": before, "fair": after}, "high")
     return [
         View(
-            "2. What the audit found", [judge_criterion(before, name) for name in before.measures]
+            "2. What the audit found", *(judge_criterion(before, name) for name in before.measures)
         ),
         View("3. What it means for people", *money_sentences(before, "high")),
         View("4. What fairness costs", cost),

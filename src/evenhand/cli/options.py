@@ -165,8 +165,7 @@ class Columns(Roles):
     def numbers(self) -> dict[str, str]:
         """Role → column, of those that hold numbers; scores apart."""
         roles = ("target", "weight", "frequency", "exposure", "given")
-        named = {role: getattr(self, role) for role in roles}
-        return {role: name for role, name in named.items() if name is not None}
+        return {role: name for role in roles for name in self.listed(role)}
 
 
 class AuditColumns(Columns):

@@ -109,18 +109,15 @@ def by_group_view(result: ByGroup) -> View:
     rows = []
     for name, group in result.groups.items():
         gaps = [_impact_cell(numbers.get((name, key))) for key in ("gap", "ratio")]
-        own = _metric_cell(numbers[name, "value"])
+        n = numbers[name, "value"]
+        ends = span((n.low, n.high)) if math.isfinite(n.low) else "interval not known"
+        own = f"{number(n.value, 3)} ({ends})"
         rows.append([Name(name), f"{100 * group['share']:.1f}%", own, *gaps])
     rows.append([Name("all rows"), "100.0%", number(result.overall, 3), "–", "–"])
     note = f"Gaps and ratios are against {against}. {_simultaneous(result, result.method)}"
     title = f"{result.metric} by {short_names([result.sensitive_name], 40)[0]}"
     table = Table(heads, rows, "", result._columns(), "by_group.csv")
     return View(title, Note(note), table)
-
-
-def _metric_cell(n: ImpactNumber) -> str:
-    known = math.isfinite(n.low)
-    return f"{number(n.value, 3)} ({span((n.low, n.high)) if known else 'interval not known'})"
 
 
 # ------------------------------------------------------------------------------------------------
