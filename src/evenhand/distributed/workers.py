@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,15 +35,27 @@ class WorkerLostError(RuntimeError):
 class Ring:
     """The workers of a job, from inside one of them; see :class:`evenhand._core.shards.Workers`.
 
+    Parameters
+    ----------
+    arguments : dict
+        Of :class:`Tracker`, where the others are met.
+    rank : int
+        Which worker this is: sums are in the order of ranks.
+
     Attributes
     ----------
     rounds : int
         Exchanges so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: dict[str, Any], rank: int) -> None:
         from xgboost import collective
+        from xgboost.core import XGBoostError
 
+        try:
+            collective.init(dmlc_task_id=f"{rank:08d}", **arguments)
+        except XGBoostError as error:
+            raise WorkerLostError(lost("before all of them had met")) from error
         self.rank, self.size = collective.get_rank(), collective.get_world_size()
         self.rounds = 0
 
@@ -57,6 +69,14 @@ class Ring:
         except XGBoostError as error:
             raise WorkerLostError(lost(f"in exchange {self.rounds}")) from error
 
+    def close(self) -> None:
+        """Take leave of the others; those who are left after a loss cannot."""
+        from xgboost import collective
+        from xgboost.core import XGBoostError
+
+        with suppress(XGBoostError):
+            collective.finalize()
+
 
 def lost(when: str) -> str:
     """What is said where a worker does not answer."""
@@ -65,32 +85,6 @@ def lost(when: str) -> str:
         "log of the workers, and fit again; raise `timeout` where one pass over a worker's rows "
         "takes longer."
     )
-
-
-@contextmanager
-def ring(arguments: dict[str, Any], rank: int) -> Iterator[Ring]:
-    """Join the others at the tracker, and leave them in the end, whatever has happened to them.
-
-    Parameters
-    ----------
-    arguments : dict
-        Of :class:`Tracker`.
-    rank : int
-        Which worker this is: sums are in the order of ranks.
-    """
-    from xgboost import collective
-    from xgboost.core import XGBoostError
-
-    try:
-        collective.init(dmlc_task_id=f"{rank:08d}", **arguments)
-    except XGBoostError as error:
-        raise WorkerLostError(lost("before all of them had met")) from error
-    try:
-        yield Ring()
-    finally:
-        # Those who are left after a loss cannot take their leave of all.
-        with suppress(XGBoostError):
-            collective.finalize()
 
 
 # In a process of its own: where a worker is lost the tracker may abort its process, and that must
@@ -257,7 +251,7 @@ def run_fit(
     try:
         with (
             at_most(threads),
-            ring(arguments, rank) as others,
+            closing(Ring(arguments, rank)) as others,
             warnings.catch_warnings(record=True) as notes,
         ):
             warnings.simplefilter("default")

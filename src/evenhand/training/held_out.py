@@ -113,17 +113,14 @@ class Handle:
         }
         return {name: values for name, values in handed.items() if values is not None}
 
-    def at(self, fairness_weight: float) -> Any:
-        """An unfitted copy with this weight."""
-        return clone(self.estimator).set_params(**{self.parameter: fairness_weight})
-
     def fit(self, fairness_weight: float, rows: Sample) -> Any:
         """Fit a copy."""
         params = self.arguments(rows, rows.cluster is not None and self._takes_cluster())
         if isinstance(self.estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
             step = self.parameter.split("__")[0]
             params = {f"{step}__{name}": value for name, value in params.items()}
-        return self.at(fairness_weight).fit(rows.others["X"], rows.target, **params)
+        model = clone(self.estimator).set_params(**{self.parameter: fairness_weight})
+        return model.fit(rows.others["X"], rows.target, **params)
 
     def _takes_cluster(self) -> bool:
         """Whether the step that is fair makes folds of its own, which must keep clusters whole."""

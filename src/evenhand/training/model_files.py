@@ -458,8 +458,10 @@ def _pack(value: Any, where: str) -> Any:
             parameter: _describe(given[parameter], f"{where}.{parameter}")
             for parameter in given if parameter not in _REFITTED.get(name, ())
         }  # fmt: skip
-    held = _steps(value) if name == "Pipeline" else vars(value)
-    if name == "FairGLM":
+    held = vars(value)
+    if name == "Pipeline":
+        held = dict(zip(("names", "parts"), zip(*value.steps, strict=True), strict=True))
+    elif name == "FairGLM":
         held = value.__getstate__()
     for field, _, optional, several in _fields(name):
         if optional and held.get(field) is None:
@@ -469,11 +471,6 @@ def _pack(value: Any, where: str) -> Any:
         packed = _pack(held[field], f"{where}.{field}")
         out[field] = packed["tuple"] if several else packed
     return out
-
-
-def _steps(pipeline: Any) -> dict[str, Any]:
-    names, parts = zip(*pipeline.steps, strict=True)
-    return {"names": names, "parts": parts}
 
 
 def _describe(value: Any, where: str) -> Any:

@@ -182,11 +182,6 @@ class Source:
                         f"in {first} and {theirs} in {where}. Hint: write one of them anew."
                     )
 
-    def all_are(self, names: Sequence[str], kind: Any) -> bool:
-        """Whether columns are of an Arrow type in every file."""
-        schemas = (kinds for part in self.parts for _, kinds in part.schemas)
-        return all(kinds.get(name) == kind for kinds in schemas for name in names)
-
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
         """All rows in order."""
         for part in self.parts:
@@ -383,7 +378,8 @@ def scanned(X: Any, features: Any, folder: Any, given: Mapping[str, Any]) -> Ite
 
     source = open_source(X)
     columns = source.find(features, given)
-    single = source.all_are(columns.features, pa.float32())
+    schemas = [kinds for part in source.parts for _, kinds in part.schemas]
+    single = all(kinds.get(name) == pa.float32() for kinds in schemas for name in columns.features)
     dtype = np.float32 if single else np.float64
     with closing(Scratch(source.n_rows, columns.features, dtype, folder)) as scratch:
         yield _read(source, columns, scratch)
