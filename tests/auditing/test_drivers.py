@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 import evenhand as eh
-from evenhand.auditing.drivers import FeatureTable, copy_notes
+from evenhand.auditing.drivers import FeatureTable
 
 N = 800
 
@@ -219,32 +219,6 @@ def test_the_logarithm_of_a_skewed_target_is_a_leak():
     a = rng.integers(0, 2, 1500)
     found = eh.drivers(np.log1p(y), X, sensitive_features=a, y_true=y, estimator="logistic")
     assert found.leaks == ["log of y"]
-
-
-def test_copies_are_named():
-    rng = np.random.default_rng(0)
-    n = 300
-    a = rng.integers(0, 2, n)
-    x = rng.normal(size=n) + a
-    level = rng.choice(["u", "v", "w"], n)
-    X = pd.DataFrame(
-        {
-            "x": x, "doubled": 2.0 * x - 1.0, "reversed": -x, "level": level,
-            "renamed": pd.Series(level).map({"u": "3", "v": "1", "w": "2"}),
-            "merged": pd.Series(level).map({"u": "1", "v": "1", "w": "2"}),
-            "same": 1.0, "same too": 2.0, "other": rng.normal(size=n),
-        }
-    )  # fmt: skip
-    pairs = [tuple(note.split("'")[1:4:2]) for note in copy_notes(FeatureTable(X))]
-    assert pairs == [("doubled", "x"), ("reversed", "x"), ("renamed", "level")]
-    arrays = FeatureTable(np.column_stack([x, 2 * x, rng.normal(size=n)]))
-    assert [note[:20] for note in copy_notes(arrays)] == ["'x1' is a copy of 'x0'"[:20]]
-    model = LinearRegression().fit(X[["x", "doubled"]], x)
-    found = eh.drivers(model, X[["x", "doubled"]], sensitive_features=a, estimator="logistic")
-    assert "'doubled' is a copy of 'x'" in " ".join(str(found).split())
-    # Each carries half of what the two carry.
-    parts = [d.gaps[found.widest].value for d in found.drivers]
-    assert sum(parts) == pytest.approx(found.gaps[found.widest].value)
 
 
 def test_page_and_section_of_a_report(tmp_path):

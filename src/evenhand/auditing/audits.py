@@ -281,22 +281,23 @@ def audit(
     need_rows = {name: given[name] for name in ("cluster", "controls", "exposure", "loss")}
     others = {"y_pred": y_pred, "frequency": frequency}
     counted = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    models, kind = models_of(y_pred), "model"
     if isinstance(y_true, Cells):
         refuse_beside_cells(estimator, **others, **counted, **need_rows)
-        return run.audit_cells(y_true, per_attribute)
-    models, kind = models_of(y_pred), "model"
-    if too_many(frequency):
+        audits = {"": run.audit_cells(y_true)}
+    elif too_many(frequency):
         refuse_beside_cells(estimator, **need_rows)
-        cells = {
-            name: Cells.from_rows(y_true, s, frequency=frequency, **counted)
+        audits = {
+            name: run.audit_cells(Cells.from_rows(y_true, s, frequency=frequency, **counted), name)
             for name, s in models.items()
         }
-        audits = {name: run.audit_cells(c, per_attribute, name) for name, c in cells.items()}
     else:
         audits = run.audit_rows(given, len(models))
-        if per_attribute and len(next(iter(audits.values())).attributes):
-            (crossed,) = audits.values()
-            audits, kind = {**crossed.attributes, crossed.sensitive_name: crossed}, "attribute"
+    crossed = next(iter(audits.values()))
+    if per_attribute and crossed.attributes:
+        audits, kind = {**crossed.attributes, crossed.sensitive_name: crossed}, "attribute"
+    elif per_attribute and isinstance(y_true, Cells):
+        raise ValueError("`per_attribute` must be used with several attributes: `cells` have one.")
     audits = _beside_plain(audits, given)
     several = isinstance(y_pred, dict) or len(models) > 1 or kind == "attribute"
     return AuditSet(audits, kind) if several else next(iter(audits.values()))
@@ -460,7 +461,7 @@ class _Run:
                 return estimate(), *other.result()
         return estimate(), *test_and_tabulate()
 
-    def audit_cells(self, cells: Cells, per_attribute: bool, name: str = "") -> Any:
+    def audit_cells(self, cells: Cells, name: str = "") -> Audit:
         """An audit without rows: estimates and tests on rows made of cells, exact tables."""
         refuse_copied(cells, self.estimator)
         cells = _present(cells)
@@ -481,14 +482,7 @@ class _Run:
                 at = np.array([levels.index(label[j]) for label in cells.labels])
                 parts[attribute] = audit(levels, at, attribute, warn=False)
         each = np.arange(len(cells.labels))
-        whole = audit(rows.groups.labels, each, rows.groups.name, attributes=parts, crossed=several)
-        if not per_attribute:
-            return whole
-        if not parts:
-            raise ValueError(
-                "`per_attribute` must be used with several attributes: `cells` have one."
-            )
-        return AuditSet({**parts, whole.sensitive_name: whole}, "attribute")
+        return audit(rows.groups.labels, each, rows.groups.name, attributes=parts, crossed=several)
 
     def _extras(self, rows: Sample, reference: Any, warn: bool, counted: bool) -> dict[str, Any]:
         """What proxies, prices and controls ask for besides."""

@@ -375,8 +375,7 @@ def _made_of_score(column: Control, s: Vector) -> bool:
     probability of 2·Πm_l!/M!, and in bands with L!·Πm_l!/M!. A number with few values, each with
     one score, is let through: a price may rest on one such factor.
     """
-    values = column.codes if column.values is None else column.values
-    assert values is not None
+    values: Any = column.codes if column.values is None else column.values
     known = values == values
     s, codes = s[known], np.unique(values[known], return_inverse=True)[1]
     order = np.lexsort((codes, s))

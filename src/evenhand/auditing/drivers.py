@@ -9,7 +9,7 @@ the same distribution of the feature, whatever the group.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
@@ -205,32 +205,6 @@ def _explained(y: Vector, predicted: Vector, weight: Vector | None, constant: fl
     return R2.value(y, predicted, weight)
 
 
-def copy_notes(table: FeatureTable) -> Iterator[str]:
-    """Features that put all rows in the same order, or in the opposite one, as one before them."""
-    seen: dict[bytes, str] = {}
-    for name in table.names:
-        column = table.values(name)
-        key = _as_numbers(column)
-        if key is None:
-            # Names of levels say nothing about order: they are numbered as they come.
-            _, first, level = np.unique(_levels(column), return_index=True, return_inverse=True)
-            key = np.argsort(np.argsort(first))[level]
-        values = np.asarray(key, dtype=np.float64)
-        gaps = np.isnan(values)
-        if len(np.unique(values[~gaps])) < 2:
-            continue
-        ranks = [rankdata(np.where(gaps, -np.inf, sign * values), "dense") for sign in (1, -1)]
-        keys = [r.astype(np.int64).tobytes() for r in ranks]
-        before = next((seen[k] for k in keys if k in seen), None)
-        if before is None:
-            seen[keys[0]] = name
-        else:
-            yield (
-                f"{name!r} is a copy of {before!r}: it puts all rows in the same order. A model "
-                "may lean on either, so that their parts say something only together."
-            )
-
-
 def _table(column: Any, name: str) -> Any:
     return column[:, None] if isinstance(column, np.ndarray) else column.alias(name).to_frame()
 
@@ -389,11 +363,6 @@ class Driver:
     criteria: dict[str, Part]
     leak: float = float("nan")
 
-    @property
-    def is_leak(self) -> bool:
-        """Whether the feature all but is the target."""
-        return self.leak > LEAK
-
 
 @dataclass(frozen=True)
 class Drivers(Tabled, Paged):
@@ -463,7 +432,7 @@ class Drivers(Tabled, Paged):
     @property
     def leaks(self) -> list[str]:
         """Features that all but are the target."""
-        return [driver.feature for driver in self.drivers if driver.is_leak]
+        return [driver.feature for driver in self.drivers if driver.leak > LEAK]
 
     def _columns(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {"feature": [d.feature for d in self.drivers]}
@@ -602,7 +571,7 @@ def drivers(
         sensitive_name=sample.groups.name,
         surrogate_r2=closing.surrogate_r2,
         confidence_level=level,
-        notes=(*closing.notes, *copy_notes(table)),
+        notes=closing.notes,
     )
 
 

@@ -225,12 +225,10 @@ def gains(
     for k in range(groups.n_groups):
         w = weight[:, k] / weight[:, k].sum()
         place = np.cumsum(w[order]) - 0.5 * w[order]
-        q = np.interp([0.05, 0.25, 0.5, 0.75, 0.95], place, change[order])
-        row = dict(zip(("q05", "q25", "q50", "q75", "q95"), q.tolist(), strict=True))
-        row |= {"mean": float(w @ change), "gain": float(w @ (change > tiny))}
-        row["loss"] = float(w @ (change < -tiny))
+        row = {f"q{q:02d}": np.interp(q / 100, place, change[order]) for q in (5, 25, 50, 75, 95)}
+        row |= {"mean": w @ change, "gain": w @ (change > tiny), "loss": w @ (change < -tiny)}
         for key, value in row.items():
-            out.setdefault(key, []).append(value)
+            out.setdefault(key, []).append(float(value))
     return out
 
 

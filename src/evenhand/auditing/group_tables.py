@@ -474,12 +474,11 @@ def _favorable(s: Vector, c: float, cutoff: Cutoff, side: str) -> Mask:
 
 def _place(s: Vector, weight: Vector, cutoff: Cutoff) -> float:
     """The score with a weight share of q below; between two scores where the share is exact."""
-    if cutoff.quantile is None:
-        assert cutoff.value is not None
+    if cutoff.value is not None:
         return cutoff.value
     order = np.argsort(s, kind="stable")
     below = np.cumsum(weight[order])
-    wanted = cutoff.quantile * below[-1]
+    wanted = (cutoff.quantile or 0.0) * below[-1]
     k = min(int(np.searchsorted(below, wanted * (1.0 - 1e-12))), len(s) - 1)
     exact = abs(below[k] - wanted) <= 1e-9 * wanted and k + 1 < len(s)
     return float((s[order[k]] + s[order[k + 1]]) / 2) if exact else float(s[order[k]])

@@ -16,7 +16,7 @@ splitting groups hides nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -340,24 +340,22 @@ def _read_period(
     values = [part[label] for label in groups.labels]
     labels = list(dict.fromkeys(values))
     place = np.array([labels.index(v) for v in values], dtype=np.intp)
+    frequency = np.ones(rows.n_rows) if rows.frequency is None else rows.frequency
     inferred = groups.codes is None
     if inferred:
         shares = groups.probabilities @ (place[:, None] == np.arange(len(labels)))
-        people = np.average(shares, axis=0, weights=rows.frequency) * (
-            len(shares) if rows.frequency is None else rows.frequency.sum()
-        )
+        people = frequency @ shares
     else:
         codes = place[groups.codes]
-        people = np.bincount(codes, rows.frequency, minlength=len(labels))
+        people = np.bincount(codes, frequency, len(labels))
     present = np.flatnonzero(people)
     if people.sum() < LEAST_PEOPLE or len(present) < 2 or people[present].min() < least:
         return {}
-    held: dict[str, Any] = (
-        {"probabilities": shares[:, present]}
-        if inferred
-        else {"codes": np.searchsorted(present, codes)}
-    )
-    groups = replace(groups, labels=tuple(labels[k] for k in present), **held)
+    if inferred:
+        groups = replace(groups, probabilities=shares[:, present])
+    else:
+        groups = replace(groups, codes=np.searchsorted(present, codes))
+    groups = replace(groups, labels=tuple(labels[k] for k in present))
     entropies = estimate_entropies(watched, rows.variables, groups, how, rows.frequency)
     out = {}
     for criterion in watched:
@@ -508,9 +506,13 @@ def _why(cells: Cells) -> str:
     return f"one group only ({label_text(cells.labels[present[0]])})" if len(present) == 1 else OPEN
 
 
-def _windows(count: int) -> list[int]:
-    """1, 2, 4, … periods, with at least one before them."""
-    return [2**j for j in range(int(math.log2(max(count - 1, 1))) + 1)] if count > 1 else []
+def _compare(
+    series: Series, begin: list[int], chance: float
+) -> Iterator[tuple[int, Level, Level, float]]:
+    """The last 1, 2, 4, … periods and those before them, with a share of the chance for each."""
+    windows = [2**j for j in range(int(math.log2(max(len(begin) - 1, 1))) + 1)]
+    for m in windows if len(begin) > 1 else ():
+        yield m, series.mean(begin[:-m]), series.mean(begin[-m:]), chance / (2 * len(windows))
 
 
 def _changes(
@@ -522,11 +524,8 @@ def _changes(
     criterion, part = about
     for look, t in enumerate(series.known, 1):
         begin.append(t)
-        windows = _windows(len(begin))
         best: tuple[float, int, Level, Level] | None = None
-        for m in windows:
-            before, after = series.mean(begin[:-m]), series.mean(begin[-m:])
-            chance = spent(level, look) / (2 * len(windows))
+        for m, before, after, chance in _compare(series, begin, spent(level, look)):
             if after.exceeds(before, chance) or before.exceeds(after, chance):
                 # Where squares between are largest, with one variance for both: errors of their own
                 # would favor windows that reach back before the change.
@@ -544,10 +543,8 @@ def _changes(
 def _smallest_rise(series: Series, begin: list[int], level: float) -> float:
     """The smallest rise over the periods before it that the last look would have told of."""
     smallest = math.inf
-    windows = _windows(len(begin))
-    for m in windows:
-        before, after = series.mean(begin[:-m]), series.mean(begin[-m:])
-        chance = spent(level, len(series.known)) / (2 * len(windows))
+    allowed = spent(level, max(len(series.known), 1))
+    for _, before, after, chance in _compare(series, begin, allowed):
         base = max(before.value, 0.0)
         low, high = base, 1.0
         if not after.moved_to(high).exceeds(before, chance):

@@ -94,7 +94,6 @@ def build_basis(controls: Controls, n_units: float) -> Basis:
     parts: list[tuple[int, Matrix]] = []
     lines: list[Vector] = []
     for column in coded:
-        assert column.codes is not None
         if column is not coded[0]:
             parts.append((LEVEL, _indicators(column.codes, np.arange(1, len(column.levels)))))
         if column.is_number and column.values is not None and not np.isnan(column.values).any():
@@ -107,16 +106,13 @@ def build_basis(controls: Controls, n_units: float) -> Basis:
     used = sum(part.shape[1] for _, part in parts)
     parts += _level_products(codes, lines, MOST_COLUMNS - used)
     parts += _number_products(lines, n_units)
-    first = controls.columns[0]
-    given = first.values if first.codes is None else first.codes
-    assert given is not None
-    n = len(given)
+    n = len(codes[0] if codes else lines[0])
     X = np.column_stack([part for _, part in parts]) if parts else np.empty((n, 0))
     block = np.repeat([b for b, _ in parts], [part.shape[1] for _, part in parts]).astype(np.intp)
     return Basis(controls, codes[0] if codes else np.zeros(n, dtype=np.intp), X, block)
 
 
-def _indicators(codes: Rows, levels: Rows) -> Matrix:
+def _indicators(codes: Any, levels: Rows) -> Matrix:
     return (codes[:, None] == levels).astype(np.float64)
 
 

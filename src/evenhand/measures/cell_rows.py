@@ -207,8 +207,7 @@ def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) ->
     group share one value and others of the cell have another: then there are common values in it,
     which people of other groups would be moved off, and ends and mean are those of all.
     """
-    along = (cells.edges.score, cells.edges.target)[axis]
-    assert along is not None
+    along: Any = (cells.edges.score, cells.edges.target)[axis]
     cell = whole.cell
     column = SCORE + axis
     low, high = whole.least[cell, axis], whole.largest[cell, axis]
@@ -288,8 +287,7 @@ def _heaped(whole: _Whole, axis: int, shift: float) -> NDArray[np.int8]:
 
 def _along_line(cells: Cells, whole: _Whole, y: Vector, turn: Vector, own: Any) -> Vector:
     """The line plus residuals with the mean and the spread of those in the cell."""
-    edges = cells.edges
-    assert edges.target is not None
+    edges: Any = cells.edges
     slope, sums, mass = edges.slope, whole.sums, whole.sums[:, WEIGHT]
     mean = (sums[:, SCORE] - slope * sums[:, TARGET]) / mass
     square = sums[:, SCORE2] - 2.0 * slope * sums[:, PRODUCT] + slope * slope * sums[:, TARGET2]

@@ -132,9 +132,7 @@ class Edges:
         if len(some) == len(s):
             return edges
         rest = s
-        if edges.slope:
-            assert edges.target is not None
-            assert y is not None
+        if edges.slope and edges.target is not None and y is not None:
             rest = s - edges.score.shift - edges.slope * (y - edges.target.shift)
         return edges.spanning(*((v.min(), v.max()) for v in (rest, y) if v is not None))
 

@@ -485,9 +485,8 @@ def get_loss(
         p = float(power)
     allowed = ("log",) if canonical is None else ("canonical", canonical, "log")
     _check_link(name, link, tuple(dict.fromkeys(allowed)))
-    chosen = default if link is None else canonical if link == "canonical" else link
-    assert chosen is not None
-    return PowerLoss(name.replace("_", " "), p, LINKS[chosen])
+    chosen = {None: default, "canonical": canonical}.get(link, link)
+    return PowerLoss(name.replace("_", " "), p, LINKS[str(chosen)])
 
 
 def _check_link(family: str, link: Any, allowed: tuple[str, ...]) -> None:
