@@ -38,7 +38,7 @@ from scipy.special import expit, xlogy
 from common import Setting, run_all
 from evenhand.auditing.adjusted_gap import adjusted_gaps
 from evenhand.auditing.conditional import audit_given
-from evenhand.data.controls import read_controls
+from evenhand.data.encoding import read_controls
 from evenhand.data.groups import resolve_groups
 from evenhand.data.sample import Sample
 from evenhand.measures.balancing import LEAST_COUNTERPARTS, build_basis

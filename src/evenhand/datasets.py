@@ -84,12 +84,8 @@ class Dataset:
         columns: dict[str, Any] = dict(zip(self.feature_names, self.X.T, strict=True))
         columns[self.target_name] = self.y
         columns[self.sensitive_name] = self.sensitive.tolist()
-        if self.score is not None:
-            columns["score"] = self.score
-        if self.cluster is not None:
-            columns["cluster"] = self.cluster.tolist()
-        if self.exposure is not None:
-            columns["exposure"] = self.exposure
+        more = {"score": self.score, "cluster": self.cluster, "exposure": self.exposure}
+        columns |= {name: values.tolist() for name, values in more.items() if values is not None}
         return to_frame(columns, backend)
 
 

@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 import evenhand as eh
 from evenhand.auditing.conditional import products_test
 from evenhand.auditing.influence import holm
-from evenhand.data.controls import read_controls
+from evenhand.data.encoding import read_controls
 from evenhand.data.groups import GroupWarning, resolve_groups
 from evenhand.measures.balancing import Regression, build_basis
 

@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from evenhand.data.controls import read_controls
+from evenhand.data.encoding import read_controls
 
 
 def frame():

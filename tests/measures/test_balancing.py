@@ -8,7 +8,7 @@ from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
-from evenhand.data.controls import read_controls
+from evenhand.data.encoding import read_controls
 from evenhand.data.groups import resolve_groups
 from evenhand.measures import balancing
 from evenhand.measures.balancing import Balance, Regression, boost, build_basis, natural_spline

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import evenhand as eh
-from evenhand.data.controls import read_controls
+from evenhand.data.encoding import read_controls
 from evenhand.data.groups import resolve_groups
 from evenhand.measures.balancing import summarize_controls
 

@@ -59,7 +59,7 @@ def check_free(path: Any, force: bool) -> Path:
     return target
 
 
-def write_file(path: Any, write: Callable[[Path], None], force: bool = False) -> Path:
+def write_file(path: Any, write: Callable[[Path], Any], force: bool = False) -> Path:
     """Call `write` on a temporary file beside `path`, then move it there.
 
     Parameters
@@ -92,11 +92,8 @@ def write_file(path: Any, write: Callable[[Path], None], force: bool = False) ->
 
 def write_text(path: Any, text: str, force: bool = False) -> Path:
     """Write UTF-8 text with "\\n" line ends, whole or not at all."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-
-    return write_file(path, write, force)
+    data = text.encode()
+    return write_file(path, lambda temporary: temporary.write_bytes(data), force)
 
 
 # ------------------------------------------------------------------------------------------------

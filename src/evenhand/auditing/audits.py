@@ -28,8 +28,8 @@ from .._core.validation import (
     read_native,
 )
 from ..data.bands import Continuous
-from ..data.controls import CONSTANT, Control, Controls, refuse_none
 from ..data.criteria import complete, measurable
+from ..data.encoding import CONSTANT, Control, Controls, refuse_none
 from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
 from ..estimators.estimation import EntropyEstimator

@@ -21,8 +21,8 @@ from .._core.frames import json_safe, tabulate
 from .._core.threads import one_blas_thread
 from .._core.validation import InputError, warn_user
 from .._core.views import Tabled
-from ..data.controls import FEW_VALUES, Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
+from ..data.encoding import FEW_VALUES, Control, Controls, refuse_none
 from ..data.groups import Groups, GroupWarning
 from ..data.sample import Sample
 from ..data.weights import cluster_groups, mean_one, renumber

@@ -1,4 +1,4 @@
-"""Columns of a table → numbers for a linear model, in a way that can be written down.
+"""Columns of a table → numbers for a model, in a way that can be written down; controls.
 
 Numbers are centered and scaled, with the median and an indicator where they are missing;
 categories become one column per level, "missing" being a level of its own.
@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core.arrays import Mask, Matrix
-from .._core.validation import check_positive_integer, frame_columns, quote, read_native
-from .columns import missing_rows, read_values
+from .._core.arrays import Mask, Matrix, Vector
+from .._core.validation import (
+    InputError,
+    check_length,
+    check_names,
+    check_positive_integer,
+    frame_columns,
+    quote,
+    read_native,
+)
+from .columns import missing_rows, read_values, split_columns
 
 # A level seen in fewer rows cannot be told from noise; rarer ones share "other".
 MIN_LEVEL_ROWS = 10
@@ -83,11 +91,8 @@ class Column:
         if self.kind == "left out":
             return f"{name} is not used: {self.reason}."
         if self.kind == "number":
-            gaps = (
-                f"; missing values are set to the median, {self.fill:.6g}, and marked"
-                if self.missing
-                else ""
-            )
+            gaps = f"; missing values are set to the median, {self.fill:.6g}, and marked"
+            gaps = gaps if self.missing else ""
             return f"{name} is used as a number, in standard deviations ({self.scale:.4g}){gaps}."
         extra = [f"{len(self.levels)} levels, compared with {quote(self.levels[0])}"]
         if self.other:
@@ -196,10 +201,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"X has {len(table)} features, but TableEncoder is expecting "
                 f"{self.n_features_in_} features as input."
             )
-        if not named and hasattr(self, "feature_names_in_"):
-            table = dict(zip(self.feature_names_in_, table.values(), strict=True))
-        elif named and not hasattr(self, "feature_names_in_"):
-            table = {f"x{j}": column for j, column in enumerate(table.values())}
+        if not (named and hasattr(self, "feature_names_in_")):
+            names = (column.name for column in self.columns_)
+            table = dict(zip(names, table.values(), strict=False))
         encoded, unseen = encode(table, self.columns_)
         for name, count in unseen.items():
             warnings.warn(
@@ -321,10 +325,8 @@ def _are_numbers(levels: NDArray[np.str_]) -> bool:
 
 def _counts_rows(values: Matrix, column: Any) -> bool:
     """Whole numbers that rise with every row: a row number or an identifier, not a measurement."""
-    if isinstance(column, np.ndarray):
-        whole = column.dtype.kind in "iu"
-    else:
-        whole = column.dtype.is_integer()
+    dtype = column.dtype
+    whole = dtype.kind in "iu" if isinstance(column, np.ndarray) else dtype.is_integer()
     return len(values) > 20 and whole and bool((np.diff(values) > 0).all())
 
 
@@ -419,3 +421,151 @@ def _encode_column(column: Any, spec: Column) -> tuple[list[Matrix], int]:
     if spec.other:
         hits.append(new)
     return [hit.astype(np.float64) for hit in hits[1:]] + marks, 0 if spec.other else int(new.sum())
+
+
+# ------------------------------------------------------------------------------------------------
+# Legitimate factors: columns of any kind, as models of score and group given them see them.
+#
+# A number stays a number, with the median where it is missing and a mark of that; dates count in
+# days; anything else is a category of any number of levels, of which "missing" is one. A number
+# with few values is a category too.
+
+
+# With so few values no curve has to be guessed between them.
+FEW_VALUES = 10
+CONSTANT = "it has the same value in every row"
+
+
+@dataclass(frozen=True)
+class Control:
+    """One column, over all n rows.
+
+    Attributes
+    ----------
+    name : str
+    values : (n,) float array or None
+        Of a number, NaN where it is missing.
+    codes : (n,) intp array or None
+        Of a category, and of a number with few values.
+    levels : tuple of str
+        Of the codes.
+    """
+
+    name: str
+    values: Vector | None
+    codes: NDArray[np.intp] | None
+    levels: tuple[str, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        return self.values is not None
+
+    @property
+    def is_constant(self) -> bool:
+        if self.values is not None:
+            missing = np.isnan(self.values)
+            known = self.values[~missing]
+            return not len(known) or (known.min() == known.max() and not missing.any())
+        assert self.codes is not None
+        return bool((self.codes == self.codes[0]).all())
+
+    def take(self, rows: Any) -> Control:
+        """Some of the rows."""
+        values = None if self.values is None else self.values[rows]
+        codes = None if self.codes is None else self.codes[rows]
+        return Control(self.name, values, codes, self.levels)
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The columns that are used, and why others are not, a sentence by name."""
+
+    columns: tuple[Control, ...]
+    left_out: dict[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def single(self) -> Vector | None:
+        """The values of one numeric control without gaps; None where there is more than that."""
+        if len(self.columns) != 1:
+            return None
+        (column,) = self.columns
+        if column.values is None or np.isnan(column.values).any():
+            return None
+        return column.values
+
+    def take(self, rows: Any) -> Controls:
+        """Some of the rows; a column may become constant there and is left out then."""
+        taken = [column.take(rows) for column in self.columns]
+        kept = tuple(column for column in taken if not column.is_constant)
+        gone = {column.name: CONSTANT for column in taken if column.is_constant}
+        return Controls(kept, {**self.left_out, **gone})
+
+
+def read_controls(controls: Any, n_rows: int) -> Controls:
+    """Read a frame, dict, array or column of controls.
+
+    Parameters
+    ----------
+    controls : frame, dict of columns, (n,) or (n, p) array, or series
+        Text, categories, booleans, dates and numbers; gaps are allowed.
+    n_rows : int
+        Number of rows expected.
+    """
+    if isinstance(controls, Controls):
+        return controls  # rows of a fold, read before they were taken
+    columns: list[Control] = []
+    left_out: dict[str, str] = {}
+    split = split_columns(controls, "controls", "control")
+    check_names([name for name, _ in split], "controls")
+    for name, column in ((name or "control", column) for name, column in split):
+        check_length("controls", len(column), n_rows)
+        found = _read_control(name, column)
+        if isinstance(found, str):
+            left_out[name] = found
+        else:
+            columns.append(found)
+    read = Controls(tuple(columns), left_out)
+    refuse_none(read)
+    return read
+
+
+def refuse_none(controls: Controls) -> None:
+    """Refuse controls of which none can be used."""
+    if controls.columns:
+        return
+    if not controls.left_out:
+        raise InputError(
+            "controls", "have at least one column, got none",
+            hint="leave controls out to judge the score as it is.",
+        )  # fmt: skip
+    reasons = "; ".join(f"{name!r}: {reason}" for name, reason in controls.left_out.items())
+    raise InputError(
+        "controls", f"hold a column that can be used, got none ({reasons})",
+        hint="leave controls out to judge the score as it is.",
+    )  # fmt: skip
+
+
+def _read_control(name: str, column: Any) -> Control | str:
+    """A control, or why there is none."""
+    absent = missing_rows(column)
+    try:
+        spec = fit_column(column, name, False, MIN_LEVEL_ROWS, MAX_LEVELS, codes=True)
+    except ColumnError as error:
+        raise InputError("controls", f"be usable: {error}") from None
+    if spec.kind == "left out":
+        return spec.reason
+    if spec.kind == "number":
+        values = read_numbers(column, name, absent)
+        assert values is not None
+        distinct, inverse = np.unique(values, return_inverse=True)  # NaNs are one value
+        if len(distinct) > FEW_VALUES:
+            return Control(name, values, None)
+        levels = tuple(MISSING if v != v else f"{v:g}" for v in distinct)
+        return Control(name, values, inverse.astype(np.intp), levels)
+    text = np.where(absent, MISSING, read_texts(column, absent)).astype(str)
+    found, inverse = np.unique(text, return_inverse=True)
+    return Control(name, None, inverse.astype(np.intp), tuple(map(str, found)))

@@ -22,8 +22,8 @@ from sklearn.utils.validation import _num_samples
 from .._core.arrays import Rows, Vector
 from .._core.validation import InputError, check_column, check_index
 from .bands import Continuous
-from .controls import Controls, read_controls
 from .copies import find_copies
+from .encoding import Controls, read_controls
 from .groups import Groups, Proxy, resolve_groups
 from .weights import (
     check_cluster,

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from .._core.arrays import Mask, Matrix, Rows, Vector
-from ..data.controls import Control, Controls
+from ..data.encoding import Control, Controls
 from ..data.groups import Groups
 from ..data.weights import cluster_groups
 

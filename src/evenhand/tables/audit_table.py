@@ -230,21 +230,18 @@ def columns_of(
             "sensitive_features", "be the probabilities of at least two groups, without controls "
             'and without assume="group", which need rows', hint="audit the rows themselves.",
         )  # fmt: skip
-    given = {
-        "y_pred": y_pred, "y_true": y_true, "sample_weight": sample_weight, "frequency": frequency,
-    }  # fmt: skip
-    for argument, name in given.items():
-        if name is not None or argument == "y_pred":
-            _check_text(argument, name)
     if not groups or len(set(groups)) < len(groups):
         raise InputError("sensitive_features", f"be distinct columns, got {list(groups)}")
     crossed = (*groups, *beside)
     if len(set(crossed)) < len(crossed) or y_pred in beside:
         raise InputError("controls", f"be columns other than groups and score, got {list(beside)}")
-    return Columns(
+    made = Columns(
         y_pred, y_true, tuple(keys) if shares else crossed, sample_weight, frequency, beside,
         tuple(missing), bands or {}, shares, assume,
     )  # fmt: skip
+    for argument, name in {"y_pred": y_pred, **made.numbers}.items():
+        _check_text(argument, name)
+    return made
 
 
 def _named(argument: str, names: Any) -> tuple[str, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path, PurePath
@@ -14,22 +16,27 @@ from urllib.parse import urlsplit
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._core.validation import InputError, frame_columns, name_others
+from .._core.files import PARQUET, TableError, arrow_kind, is_text_type, list_files, value_type
+from .._core.validation import InputError, frame_columns, name_others, quote
 from ..auditing.audits import audit
 from ..auditing.result import Audit
 from ..data.bands import bands
 from ..data.groups import Proxy
 from ..measures.cells import Cells
 from ..measures.edges import Edges
-from .data_files import Batch, Files, look_at
 from .plan import Columns, Engine, EngineError, in_short, is_blank
-from .readers import NULLS, TableError
+from .readers import NULLS
+from .readers import open_table as open_file
 
 ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
 # Before the address of a database that Ibis connects to.
 ADDRESS = "ibis:"
 # Of columns whose files differ.
 _TYPES: dict[str, Any] = {"double": nw.Float64, "integer": nw.Int64, "text": nw.String}
+_CSV = (".csv", ".tsv", ".txt", ".gz", ".zst")
+NULL = "null"
+# Bytes that tell most files apart, and that a file without a row stays below.
+_HEAD, _EMPTY = 2**16, 2**12
 # Databases that are one file.
 _FILES = ("duckdb", "sqlite")
 
@@ -85,11 +92,10 @@ def known(labels: Any, missing: Sequence[str] = ()) -> Any:
     """Labels with a gap in place of a text that stands for none."""
     values = np.asarray(labels, dtype=object)
     blank = np.array([is_blank(value, missing) for value in values], dtype=bool)
-    if not blank.any():
-        return labels
-    values = values.copy()
-    values[blank] = None
-    return values
+    if blank.any():
+        labels = values.copy()
+        labels[blank] = None
+    return labels
 
 
 def open_table(table: Any, columns: Columns, engine: str | None = None, **more: str | None) -> Any:
@@ -152,8 +158,8 @@ def _open(table: Any, columns: Columns, engine: str | None) -> Any:
     if isinstance(table, str) and table.startswith("duckdb:"):
         _must_be(engine, "duckdb", table)
         return _open_database(table)
-    if isinstance(table, str | PathLike) or _is_paths(table):
-        paths = list(table) if isinstance(table, list | tuple) else [table]
+    paths = list(table) if isinstance(table, list | tuple) else [table]
+    if paths and all(isinstance(path, str | PathLike) for path in paths):
         return _open_paths(paths, columns, engine)
     return _open_frame(table, engine)
 
@@ -191,14 +197,6 @@ def _is_dataset(table: Any) -> bool:
 def _must_be(engine: str | None, wanted: str, what: str) -> None:
     if engine not in (None, wanted):
         raise InputError("engine", f"be {wanted!r} for {what}, got {engine!r}")
-
-
-def _is_paths(table: Any) -> bool:
-    return (
-        isinstance(table, list | tuple)
-        and len(table) > 0
-        and all(isinstance(v, str | PathLike) for v in table)
-    )
 
 
 def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Engine:
@@ -254,6 +252,235 @@ def _needed(package: str, extra: str = "engines") -> ModuleNotFoundError:
 
 
 # ------------------------------------------------------------------------------------------------
+# Paths → files that were looked at: each has every column, of types that go together.
+#
+# Engines fill gaps, round, and take the columns of one file for those of another without a word, so
+# all of this is found out before one of them reads a row.
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Files that a reader can take together.
+
+    Attributes
+    ----------
+    files : tuple of str
+    missing : tuple of str
+        Columns without a type, since they have no value at all.
+    separator, decimal : str
+        Of CSV files.
+    skip : int
+        Lines before the names of columns.
+    """
+
+    files: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    separator: str = ","
+    decimal: str = "."
+    skip: int = 0
+
+
+@dataclass(frozen=True)
+class Files:
+    """All files of a table, in batches.
+
+    Attributes
+    ----------
+    kind : {"parquet", "csv"}
+    batches : tuple of Batch
+    types : dict of column → {"double", "integer", "text"}
+        What columns are cast to where batches differ; without an entry they have one type.
+    folders : tuple of str
+        Columns whose values are in the names of folders, as `name=value`. They are text.
+    """
+
+    kind: str
+    batches: tuple[Batch, ...]
+    types: dict[str, str]
+    folders: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """All of them."""
+        return [file for batch in self.batches for file in batch.files]
+
+    @property
+    def keys(self) -> list[str]:
+        """Every name in a `name=value` of the folders, those of no interest as well."""
+        return list(dict.fromkeys(name for file in self.files for name in _in_folders(file)))
+
+
+def look_at(paths: Sequence[Any], columns: Columns, cased: bool = True) -> Files:
+    """The files that paths, folders and patterns name, checked.
+
+    Parameters
+    ----------
+    paths : sequence of str or Path
+    columns : Columns
+        Those that will be read.
+    cased : bool
+        Whether names of columns may differ in case alone.
+    """
+    files = list_files(paths)
+    kinds = {_kind(file) for file in files}
+    if len(kinds) > 1:
+        raise InputError("table", "be files of one kind", "both Parquet and CSV")
+    kind = kinds.pop()
+    if any("://" in file for file in files):
+        # Not to be looked at from here.
+        return Files(kind, (Batch(tuple(files)),), {})
+    _refuse_copies(files)
+    look = _parquet if kind == "parquet" else _csv
+    return look(files, columns, cased)
+
+
+def _refuse_copies(files: list[str]) -> None:
+    """Refuse two files that hold the same bytes, unless these are no rows."""
+    seen: dict[Any, str] = {}
+    for file in files:
+        with Path(file).open("rb") as stream:
+            head = stream.read(_HEAD)
+        key = Path(file).stat().st_size, head
+        other = seen.setdefault(key, file)
+        # Writers leave small files without a row, all alike.
+        if other != file and len(head) > _EMPTY and filecmp.cmp(other, file, shallow=False):
+            raise TableError(
+                f"{file!r} and {other!r} hold the same bytes, and their people would count twice. "
+                "Hint: leave one of them out."
+            )
+
+
+def _kind(file: str) -> str:
+    name = file.lower()
+    if name.endswith(PARQUET):
+        return "parquet"
+    if name.endswith(_CSV):
+        return "csv"
+    if "://" not in file:
+        with Path(file).open("rb") as stream:
+            if stream.read(4) == b"PAR1":
+                return "parquet"
+    raise InputError("table", f"be Parquet or CSV files, and {file!r} has neither ending")
+
+
+def _parquet(files: list[str], columns: Columns, cased: bool) -> Files:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    seen: dict[str, tuple[str, str]] = {}
+    found: dict[tuple[Any, ...], list[str]] = {}
+    folders: tuple[str, ...] | None = None
+    for file in files:
+        try:
+            schema = parquet.read_schema(file)
+        except (pa.ArrowException, OSError) as error:
+            text = str(error).splitlines()[0]
+            raise TableError(f"{file!r} is not a whole Parquet file: {text}") from error
+        inside = tuple(name for name in columns.names if name in schema.names)
+        outside = _in_folders(file)
+        if folders is None:
+            folders = tuple(n for n in columns.names if n not in inside and n in outside)
+        _check_folders(file, files[0], schema.names, folders, outside, columns)
+        _check_once(file, inside, schema.names, cased)
+        for name in inside:
+            kind = arrow_kind(schema.field(name).type)
+            before = seen.setdefault(name, (kind, file)) if kind != NULL else (kind, file)
+            if before[0] != kind:
+                raise TableError(
+                    f"Column {name!r} must be of one type in all files: it holds {before[0]} in "
+                    f"{before[1]!r} and {kind} in {file!r}. Hint: write one of them anew."
+                )
+        key = tuple((name, schema.field(name).type) for name in inside)
+        found.setdefault(key, []).append(file)
+    batches = tuple(
+        Batch(tuple(named), tuple(name for name, kind in key if str(kind) == NULL))
+        for key, named in found.items()
+    )
+    types = _common([dict(key) for key in found]) if len(batches) > 1 else {}
+    return Files("parquet", batches, types, folders or ())
+
+
+def _check_folders(
+    file: str, first: str, names: list[str], folders: tuple[str, ...], outside: list[str],
+    columns: Columns,
+) -> None:  # fmt: skip
+    """Each column must be in the files, or in the names of the folders of all of them."""
+    for name in columns.names:
+        if name not in names and (name not in outside or name not in folders):
+            raise _no_column(file, name, names)
+        if name in names and name in folders:
+            raise TableError(
+                f"Column {name!r} must be in all files or in the names of all folders: it is "
+                f"not in {first!r} and in {file!r}."
+            )
+
+
+def _common(schemas: list[dict[str, Any]]) -> dict[str, str]:
+    """Types that hold the values of all batches, of columns that are not of one type already."""
+    import pyarrow as pa
+
+    found = {}
+    for name in schemas[0]:
+        kinds = {value_type(schema[name]) for schema in schemas if str(schema[name]) != NULL}
+        plain = not any(pa.types.is_dictionary(schema[name]) for schema in schemas)
+        if len({str(schema[name]) for schema in schemas}) == 1 and plain:
+            continue
+        if all(pa.types.is_integer(kind) for kind in kinds):
+            found[name] = "integer"
+        elif all(arrow_kind(kind) == "numbers" for kind in kinds):
+            found[name] = "double"
+        elif all(is_text_type(kind) for kind in kinds):
+            found[name] = "text"
+    return found
+
+
+def _csv(files: list[str], columns: Columns, cased: bool) -> Files:
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for file in files:
+        source = open_file(file, whole=False)
+        if source.kind != "csv":
+            raise TableError(f"{file!r} is named like CSV and is {source.kind}. Hint: rename it.")
+        if source.encoding != "UTF-8":
+            raise TableError(
+                f"{file!r} must be UTF-8 for an engine to read it, and looks like "
+                f"{source.encoding}. Hint: save it anew, or audit it alone and without an engine."
+            )
+        for name in columns.names:
+            if name not in source.names:
+                raise _no_column(file, name, source.names)
+        _check_once(file, columns.names, list(source.names), cased)
+        key = (source.names, source.separator, source.decimal, source.skip)
+        found.setdefault(key, []).append(file)
+    batches = tuple(Batch(tuple(named), (), *key[1:]) for key, named in found.items())
+    return Files("csv", batches, {})
+
+
+def _in_folders(file: str) -> list[str]:
+    """Names of columns whose value is the name of a folder."""
+    parts = PurePath(file).parent.parts
+    return [part.partition("=")[0] for part in parts if "=" in part]
+
+
+def _check_once(file: str, wanted: Sequence[str], names: list[str], cased: bool) -> None:
+    for name in wanted:
+        alike = [other for other in names if other.casefold() == name.casefold()]
+        if not cased and len(set(alike)) > 1:
+            raise TableError(
+                f"{file!r} has the columns {', '.join(map(repr, alike))}, which this engine takes "
+                "for one. Hint: rename one of them, or take the engine polars."
+            )
+        if names.count(name) > 1:
+            raise TableError(
+                f"{file!r} has {names.count(name)} columns named {name!r}. Hint: rename one of "
+                "them."
+            )
+
+
+def _no_column(file: str, name: str, names: Sequence[str]) -> TableError:
+    return TableError(f"{file!r} has no column {quote(name)}.{name_others(name, names)}.")
+
+
+# ------------------------------------------------------------------------------------------------
 # DuckDB: files, its own tables, Arrow and pandas.
 
 
@@ -279,7 +506,7 @@ def _open_database(address: str) -> Engine:
     path, slash, name = address.removeprefix("duckdb:").rpartition("/")
     if not slash or not path or not name:
         raise InputError("table", "be duckdb:FILE/TABLE", repr(address))
-    parts = [_quoted(part) for part in name.split(".")]
+    parts = ['"' + part.replace('"', '""') + '"' for part in name.split(".")]
     import duckdb
 
     try:
@@ -316,11 +543,6 @@ def _open_in_duckdb(table: Any, frame: Any) -> Engine:
     if isinstance(frame, nw.DataFrame):
         table = frame.to_arrow()
     return Engine(nw.from_native(connection.from_arrow(table)))
-
-
-def _quoted(name: str, mark: str = '"') -> str:
-    """A name in SQL."""
-    return f"{mark}{name.replace(mark, 2 * mark)}{mark}"
 
 
 def _list(values: Iterable[str]) -> str:

@@ -26,6 +26,7 @@ from narwhals.stable.v2 import Implementation
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
+from .._core.files import value_type
 from .._core.validation import InputError
 from ..data.bands import Bands
 from ..data.columns import MOMENT, is_missing
@@ -720,12 +721,7 @@ def _without_empty(cells: Cells) -> Cells:
 
 def _encode(column: Any, missing: Sequence[str]) -> tuple[NDArray[np.intp], list[Any]]:
     """Codes, −1 where missing, and the labels in order."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    coded = array.dictionary_encode()
+    coded = column.cast(value_type(column.type)).combine_chunks().dictionary_encode()
     index = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
     values = [
         None if is_missing(v) or is_blank(v, missing) else whole(v)

@@ -68,6 +68,13 @@ class Source:
     encoding: str = ""
     skip: int = 0
 
+    @property
+    def where(self) -> Any:
+        """What Arrow reads it from."""
+        import pyarrow as pa
+
+        return str(self.path) if self.data is None else pa.BufferReader(self.data)
+
     def describe(self) -> str:
         """How the file was read, for the record."""
         if self.kind != "csv":
@@ -88,9 +95,6 @@ class Source:
                 f"{called(self.path)} has {count} columns named {quote(name)}, so {option} is "
                 "ambiguous. Hint: rename one of them."
             )
-        raise TableError(self._unknown(name, option))
-
-    def _unknown(self, name: str, option: str) -> str:
         text = (
             f"{option} names {quote(name)}, which {called(self.path)} does not have."
             f"{name_others(name, self.names)}."
@@ -100,7 +104,7 @@ class Source:
                 f" Hint: one column was found with the separator {self.separator!r}; if the file "
                 "uses another one, give it with --separator."
             )
-        return text
+        raise TableError(text)
 
 
 def open_table(path: Any, separator: str | None = None, whole: bool = True) -> Source:
@@ -171,17 +175,17 @@ def _open_binary(path: Path, data: bytes | None, kind: str) -> Source:
     import pyarrow as pa
     from pyarrow import feather, parquet
 
-    where: Any = str(path) if data is None else pa.BufferReader(data)
+    source = Source(path, kind, data, ())
     try:
         if kind == "parquet":
-            names = parquet.read_schema(where).names
+            names = parquet.read_schema(source.where).names
         else:
-            names = feather.read_table(where, memory_map=data is None).column_names
+            names = feather.read_table(source.where, memory_map=data is None).column_names
     except MemoryError:
         raise
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{called(path)} is not a whole {kind} file: {_first(error)}") from error
-    return Source(path, kind, data, tuple(names))
+    return replace(source, names=tuple(names))
 
 
 def _open_csv(path: Path, data: bytes | None, head: bytes, separator: str | None) -> Source:
@@ -258,10 +262,8 @@ def read_table(
         if source.kind == "csv":
             table = _read_csv(source, columns, as_text, text, missing)
         else:
-            data = source.data
-            where: Any = str(source.path) if data is None else pa.BufferReader(data)
-            reader = parquet if source.kind == "parquet" else feather
-            table = _without(reader.read_table(where, columns=columns), text, missing)
+            reader: Any = parquet if source.kind == "parquet" else feather
+            table = _without(reader.read_table(source.where, columns=columns), text, missing)
     except MemoryError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -307,11 +309,7 @@ def _read_csv(
 
     def read(block_size: int | None) -> pa.Table:
         # Not to guess: the compression of a name such as "scores.csv.gz" is undone already.
-        stream: Any = (
-            pa.input_stream(str(source.path), compression=None)
-            if source.data is None
-            else pa.BufferReader(source.data)
-        )
+        stream = pa.input_stream(source.where, compression=None)
         options = arrow_csv.ReadOptions(block_size=block_size, skip_rows=source.skip)
         return arrow_csv.read_csv(
             stream, read_options=options, parse_options=parse, convert_options=convert

@@ -30,8 +30,8 @@ from .._core.validation import (
     check_nonnegative,
     check_positive_integer,
 )
-from ..data.controls import read_controls
 from ..data.criteria import CONDITIONAL
+from ..data.encoding import read_controls
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
 from ..data.weights import check_weight, scale_to_count
