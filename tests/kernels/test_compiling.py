@@ -46,6 +46,6 @@ print(sum(len(kernel.nopython_signatures) for kernel in kernels.values()))
 
 
 def test_the_first_audit_needs_few_kernels():
-    """12 from an empty cache, with the pieces of kernels; fewer from a full one."""
+    """15 from an empty cache, with the pieces of kernels; fewer from a full one."""
     out = subprocess.run([sys.executable, "-c", AUDIT], capture_output=True, text=True, check=True)
-    assert int(out.stdout) <= 13
+    assert int(out.stdout) <= 16

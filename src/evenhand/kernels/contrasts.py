@@ -99,24 +99,37 @@ def _fill_rows(u, v, z, cell, center, slope, out):
     """The test functions less their slope within the cell into the first columns of `out`."""
     _fill_features(u, v, len(z) > 0, out)
     if len(z):
-        out[: len(z), :_CONDITIONAL] -= slope[cell] * (z - center[cell])[:, None]
+        _subtract_slopes(z, cell, center, slope, out)
 
 
+@jit
 def _fill_features(u, v, conditional, out):
     """Legendre polynomials, orthonormal for uniform u and v."""
-    f, x = out[: len(u)], 2.0 * u - 1.0
-    f[:, 0] = 1.7320508075688772 * x
-    f[:, 1] = 2.23606797749979 * (1.5 * x * x - 0.5)
-    f[:, 2] = 2.6457513110645907 * x * (2.5 * x * x - 1.5)
-    if conditional:
-        y = 2.0 * v - 1.0
-        q = 1.7320508075688772 * y
-        f[:, 3] = f[:, 0] * q
-        f[:, 4] = f[:, 1] * q
-        f[:, 5] = f[:, 0] * 2.23606797749979 * (1.5 * y * y - 0.5)
-    else:
-        x *= x
-        f[:, 3] = 0.375 * (x * (35.0 * x - 30.0) + 3.0)
+    for i in range(len(u)):
+        x = 2.0 * u[i] - 1.0
+        first = 1.7320508075688772 * x
+        second = 2.23606797749979 * (1.5 * x * x - 0.5)
+        out[i, 0] = first
+        out[i, 1] = second
+        out[i, 2] = 2.6457513110645907 * x * (2.5 * x * x - 1.5)
+        if conditional:
+            y = 2.0 * v[i] - 1.0
+            q = 1.7320508075688772 * y
+            out[i, 3] = first * q
+            out[i, 4] = second * q
+            out[i, 5] = first * 2.23606797749979 * (1.5 * y * y - 0.5)
+        else:
+            x *= x
+            out[i, 3] = 0.375 * (x * (35.0 * x - 30.0) + 3.0)
+
+
+@jit
+def _subtract_slopes(z, cell, center, slope, out):
+    for i in range(len(z)):
+        c = cell[i]
+        along = z[i] - center[c]
+        for a in range(_CONDITIONAL):
+            out[i, a] -= slope[c, a] * along
 
 
 def cell_lines(z, t, cell, n_cells):
