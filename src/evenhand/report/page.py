@@ -12,6 +12,7 @@ from .. import __version__
 from .._core.provenance import now, stamp
 from ..data.criteria import CRITERIA, Criterion, get_criterion, listing
 from ..measures.measures import RULE, asked
+from .gap_views import imputation_words
 from .markup import asset, element, escape, label, page
 from .view import Table, View, bullets, facts, section
 from .words import group_name, is_measured, part_word, percent, row_count, unknown_words
@@ -298,7 +299,7 @@ def _size_limit(audit: Audit) -> str:
 
 
 def _row_limits(audit: Audit) -> list[str]:
-    """Clusters, and rows of unknown group."""
+    """Clusters, unknown and inferred groups."""
     out = []
     if audit.n_clusters is not None:
         out.append(
@@ -313,6 +314,8 @@ def _row_limits(audit: Audit) -> list[str]:
         )
     else:
         out.append(f"The {'attribute' if is_measured(audit) else 'group'} of every row is known.")
+    if audit.imputation is not None:
+        out.append(imputation_words(audit.imputation))
     return out
 
 
