@@ -9,7 +9,6 @@ from sklearn.model_selection import train_test_split
 
 import evenhand as eh
 import rivals
-from evenhand import report
 from evenhand._core.validation import check_index
 
 RNG = np.random.default_rng(0)
@@ -48,7 +47,6 @@ CALLS = {
     "EntropicUnaware": lambda a: rivals.EntropicUnaware(LinearRegression()).fit(
         X, Y, sensitive_features=a
     ),
-    "feature_information": lambda a: report.feature_information(X, sensitive_features=a),
 }
 
 

@@ -23,24 +23,16 @@ def test_every_point_has_a_panel_and_one_is_open(path, tmp_path):
 
 
 def test_hostile_labels(hostile_path):
-    features = {
-        "feature": ["<i>", "b"],
-        "information": [0.1, 0.2],
-        "before": [1, 2],
-        "after": [2, 1],
-    }
-    text = path_page(
-        hostile_path, features=features, notes=["<u>note</u>"], source={"<File>": "<f>"}
-    )
+    text = path_page(hostile_path, notes=["<u>note</u>"], source={"<File>": "<f>"})
     shown = check_page(text, scripts=2)
-    for part in ("<script>alert(1)</script>", "<i>", "<u>note</u>", "<File>", "<f>"):
+    for part in ("<script>alert(1)</script>", "<u>note</u>", "<File>", "<f>"):
         assert part in shown
     tables = downloads(text)
     names = {row[2] for row in tables["groups.csv"][1:]}
     assert "'=cmd()" in names
     assert len(tables["groups.csv"]) == 1 + len(HOSTILE) * len(hostile_path)
     assert set(tables) == {
-        "path.csv", "groups.csv", "gains.csv", "features.csv", "criteria.csv", "residuals.csv",
+        "path.csv", "groups.csv", "gains.csv", "criteria.csv", "residuals.csv",
     }  # fmt: skip
 
 

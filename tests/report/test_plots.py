@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.auditing.figures import gains
+from evenhand.auditing.figures import gains_of
 from evenhand.report import plots
 
 mpl.use("Agg")
@@ -71,39 +71,21 @@ def test_plot_densities(audit, hostile_audit):
 
 
 def test_gains_are_shares_and_quantiles():
-    before = np.zeros(100)
-    after = np.concatenate([np.full(30, 1.0), np.full(20, -1.0), np.zeros(50)])
-    table = gains(before, after, np.repeat(["a", "b"], 50))
+    before = np.arange(100.0)
+    after = before + np.concatenate([np.full(30, 1.0), np.full(20, -1.0), np.zeros(50)])
+    a, weight = np.repeat(["a", "b"], 50), np.r_[np.full(30, 2.0), np.full(70, 1.0)]
+    pair, heavy = (
+        eh.audit(None, {"old": before, "new": after}, sensitive_features=a, sample_weight=w,
+                 estimator="logistic")
+        for w in (None, weight)
+    )  # fmt: skip
+    table = gains_of(pair["old"], pair["new"])
     assert table["group"] == ["a", "b"]
     assert table["gain"] == pytest.approx([0.6, 0])
     assert table["loss"] == pytest.approx([0.4, 0])
     assert table["mean"] == pytest.approx([0.2, 0])
-    weight = np.r_[np.full(30, 2.0), np.full(70, 1.0)]
-    assert gains(before, after, np.repeat(["a", "b"], 50), weight)["gain"][0] == 0.75
-
-
-def test_plot_gains_draws_every_group(hostile):
-    X, _, a = hostile
-    figure = plots.plot_gains(X[:, 0], X[:, 1], sensitive_features=a)
-    assert len(figure.axes[0].get_yticks()) == len(set(a))
-
-
-def test_features_that_differ_by_group_tell_more(regression):
-    X, _, a = regression
-    table = eh.report.feature_information(X, sensitive_features=a)
-    assert table["feature"] == [f"x{j}" for j in range(6)]
-    # The first two columns differ by group, the others do not.
-    assert min(table["information"][:2]) > 5 * max(table["information"][2:])
-
-
-def test_feature_information_of_a_constant_is_zero_and_takes_frames(regression):
-    import pandas as pd
-
-    X, _, a = regression
-    frame = pd.DataFrame({"same": np.ones(len(a)), "first": X[:, 0]})
-    table = eh.report.feature_information(frame, sensitive_features=a)
-    assert table["feature"] == ["same", "first"]
-    assert table["information"][0] == 0
+    assert gains_of(pair["old"], pair["new"], "low")["gain"] == pytest.approx([0.4, 0])
+    assert gains_of(heavy["old"], heavy["new"])["gain"][0] == pytest.approx(0.75)
 
 
 def test_missing_matplotlib_is_explained(audit, monkeypatch):
@@ -117,7 +99,7 @@ def test_missing_matplotlib_is_explained(audit, monkeypatch):
 def test_figures_are_reached_from_the_package():
     import evenhand as eh
 
-    assert eh.report.plot_gains is plots.plot_gains
+    assert eh.report.plot_densities is plots.plot_densities
     assert all(callable(getattr(eh.report, name)) for name in dir(eh.report))
     with pytest.raises(AttributeError, match="no attribute 'plot_everything'"):
         eh.report.plot_everything  # noqa: B018

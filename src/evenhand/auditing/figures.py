@@ -11,14 +11,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from .._core.arrays import Rows, Vector
-from .._core.validation import check_column, check_index
 from ..data.criteria import get_criterion
-from ..data.groups import resolve_groups
 from ..data.sample import Sample
-from ..measures.entropies import get_estimator
 from ..measures.exact_tests import exact_fairness_p_values
 from .audits import describe_rows
-from .drivers import FeatureTable, stand_in
 from .group_tables import summarize_groups
 from .result import Audit
 
@@ -158,7 +154,7 @@ def _normal_width(confidence_level: float) -> float:
 
 
 # ------------------------------------------------------------------------------------------------
-# What changes from one model to another: criteria, residuals, scores, and what features tell.
+# What changes from one model to another: criteria, residuals and scores.
 
 
 WORSE, OVERLAP = "worse", "worse; the intervals overlap"
@@ -201,77 +197,28 @@ def residual_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
     return columns
 
 
-def gains(
-    before: Any, after: Any, sensitive_features: Any, sample_weight: Any = None
-) -> dict[str, list[Any]]:
-    """Columns group, n, mean, q05, q25, q50, q75, q95 of the change, and shares up and down."""
-    check_index(
-        before=before, after=after, sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )  # fmt: skip
-    first = check_column(before, "before")
-    change = check_column(after, "after", len(first)) - first
-    groups = resolve_groups(
-        sensitive_features, n_rows=len(first), sample_weight=sample_weight, require_two=False
-    )
-    change = groups.take_known(change)
-    weight = groups.membership()
-    if groups.weight is not None:
-        weight = weight * groups.weight[:, None]
+def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[str, list[Any]]:
+    """Change of each person's score between two audits of the same rows, by group.
+
+    Columns group, n, mean, q05, q25, q50, q75, q95 of the change. "gain" is the share of those
+    whose score rises, or falls if a low one is favorable; "loss" that of the others who move.
+    """
+    first, second = some_rows(before._held.rows), some_rows(after._held.rows)
+    change, groups = second.scores - first.scores, first.groups
+    weight = groups.membership() * groups.row_weight[:, None]
     order = np.argsort(change, kind="stable")
     # Changes far below the spread of the scores are rounding, not gains.
-    tiny = 1e-9 * max(float(np.abs(first).max()), float(np.abs(change).max()), 1e-300)
-    out: dict[str, list[Any]] = {"group": list(groups.label_names), "n": groups.counts.tolist()}
+    tiny = 1e-9 * max(float(np.abs(first.scores).max()), float(np.abs(change).max()), 1e-300)
+    up, down = ("loss", "gain") if favorable == "low" else ("gain", "loss")
+    out = {"group": list(groups.label_names), "n": list(before._groups.columns["n"])}
     for k in range(groups.n_groups):
         w = weight[:, k] / weight[:, k].sum()
         place = np.cumsum(w[order]) - 0.5 * w[order]
         row = {f"q{q:02d}": np.interp(q / 100, place, change[order]) for q in (5, 25, 50, 75, 95)}
-        row |= {"mean": w @ change, "gain": w @ (change > tiny), "loss": w @ (change < -tiny)}
+        row |= {"mean": w @ change, up: w @ (change > tiny), down: w @ (change < -tiny)}
         for key, value in row.items():
             out.setdefault(key, []).append(float(value))
     return out
-
-
-def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[str, list[Any]]:
-    """Change of each person's score between two audits of the same rows, by group.
-
-    "gain" is the share of those whose score rises, or falls if a low one is favorable.
-    """
-    first, second = some_rows(before._held.rows), some_rows(after._held.rows)
-    table = gains(first.scores, second.scores, first.groups)
-    table["n"] = list(before._groups.columns["n"])
-    if favorable == "low":
-        table["gain"], table["loss"] = table["loss"], table["gain"]
-    return table
-
-
-def feature_information(
-    X: Any, *, sensitive_features: Any, sample_weight: Any = None, names: Any = None
-) -> dict[str, list[Any]]:
-    """Ĩ(Xⱼ;A) of each feature alone: the share of uncertainty about the group that it removes.
-
-    Parameters
-    ----------
-    X : (n, d) array or frame
-        Features.
-    sensitive_features : array, series, frame or Proxy
-        Group of each row.
-    sample_weight : (n,) array, optional
-        Nonnegative weights.
-    names : sequence of str, optional
-        Column names of a frame are used when left out.
-
-    Returns
-    -------
-    dict
-        Columns "feature" and "information".
-    """
-    check_index(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    table, logistic = FeatureTable(X), get_estimator("logistic")
-    groups = resolve_groups(sensitive_features, n_rows=table.n, sample_weight=sample_weight)
-    values = [stand_in(table.values(name), name, groups, logistic)[0] for name in table.names]
-    shown = table.names if names is None else map(str, names)
-    return {"feature": list(shown), "information": [max(value, 0.0) for value in values]}
 
 
 # ------------------------------------------------------------------------------------------------

@@ -253,12 +253,9 @@ def write_path(
     from ..report.markup import csv_text
     from ..report.path_views import path_page
 
-    # The report shows coefficients; a stack is more than those.
-    linear = chosen is not None and hasattr(chosen, "coef_")
-    features = _features(path, chosen, rows) if linear else None
     notes = [c.describe() for c in rows.features]
     facts = {**rows.source_facts(), **more}
-    page = path_page(path, source=facts, features=features, notes=notes, **asked)
+    page = path_page(path, source=facts, notes=notes, **asked)
     if chosen is None:
         # A model of an earlier run must not stand beside the report of this one.
         outputs["model.json"].unlink(missing_ok=True)
@@ -274,23 +271,6 @@ def write_path(
             note(f"No model.json: {error}")
     _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
     _files.write_text(outputs["report.html"], page, force=True)
-
-
-def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, list[Any]]:
-    from ..auditing.figures import feature_information
-
-    plain = path._handle.fit(0.0, path._rows)
-    names = [name for column in rows.features for name in column.features]
-    groups = path._rows.groups
-    if rows.named.continuous:
-        groups = rows.given["sensitive_features"].banded()
-    table = feature_information(
-        rows.X, sensitive_features=groups, sample_weight=rows.numbers.get("weight"), names=names
-    )
-    spread = rows.X.std(axis=0)
-    table["before"] = (plain.coef_ * spread).tolist()
-    table["after"] = (chosen.coef_ * spread).tolist()
-    return table
 
 
 def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:

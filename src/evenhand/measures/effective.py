@@ -22,6 +22,8 @@ from ..kernels.basis import get_basis
 FEW, FEW_IN_GROUP, NEXT_TO_NOTHING = 100.0, 10.0, 3.0
 # Rows beyond which some values are looked at before all of them are sorted.
 _MANY_ROWS = 100_000
+# Rows in the order of a value that tell whether they come in runs.
+_SLICE = 20_000
 
 
 class EffectiveSizeWarning(GroupWarning):
@@ -145,9 +147,9 @@ def _warn_runs(name: str, values: Array, groups: Groups) -> None:
     """
     assert groups.codes is not None
     codes = groups.codes
-    if len(values) > _MANY_ROWS:  # a slice of them, with all rows in it
-        some = values[:: len(values) // 20_000]
-        low, high = np.quantile(some, (0.5, 0.5 + 0.2 * _MANY_ROWS / len(values)))
+    if len(values) > 2 * _SLICE:  # a slice of them, with all rows in it
+        some = values[:: len(values) // _SLICE]
+        low, high = np.quantile(some, (0.5, 0.5 + _SLICE / len(values)))
         inside = (values >= low) & (values <= high)
         values, codes = values[inside], codes[inside]
     # The places of equal values are nobody's; the table's order says nothing.

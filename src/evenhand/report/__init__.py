@@ -1,9 +1,8 @@
 """Results → words, pictures and pages.
 
-The figures that compare two models: `plot_densities` (scores by group before and after),
-`plot_gains` (who gains and who loses). Those of one result are its own methods: `audit.plot()`,
-`path.plot()`, `drivers.plot()`, `to_html()`. `feature_information` says what each feature tells
-about the group. `About` says who asks for a report and why.
+`plot_densities` draws the scores of two models by group. Figures of one result are its own methods:
+`audit.plot()`, `path.plot()`, `drivers.plot()`, `to_html()`. `About` says who asks for a report and
+why.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from typing import Any as _Any
 
 _HOME = {
     "About": ".page",
-    "feature_information": "..auditing.figures",
     "plot_audit": ".plots",
     "plot_densities": ".plots",
-    "plot_gains": ".plots",
 }
 
 __all__ = [*_HOME]

@@ -108,14 +108,9 @@ class Chart:
         """Add upright intervals, cut off at the axes."""
         self.marks.append(Mark("bars", x, np.clip(low, *self.y), group, np.clip(high, *self.y)))
 
-    def blocks(self, low: Any, high: Any, y: Any, look: str, size: float, group: int = 0) -> None:
+    def blocks(self, low: Any, high: Any, y: Any) -> None:
         """Add lying rectangles."""
-        self.marks.append(Mark("blocks", low, y, group, high, look, size))
-
-    @property
-    def rows(self) -> list[float]:
-        """Where on the upright axis its names are."""
-        return list(self.y_ticks or ())
+        self.marks.append(Mark("blocks", low, y, high=high, look="solid", size=7.0))
 
     # --------------------------------------------------------------------------------------------
     # As SVG.
@@ -244,34 +239,16 @@ def legend(names: Sequence[Html], omitted: int = 0) -> Html:
 
 
 class Bar(NamedTuple):
-    """A number and its interval; where there is no number, only the wide range."""
+    """A number and its interval."""
 
     name: str
     value: float
     low: float
     high: float
-    wide: tuple[float, float] | None = None
-
-
-def row_chart(
-    names: Sequence[str], ends: Any, *, x_label: str, title: str, limit: int = 18
-) -> Chart:
-    """Return an empty chart with a row for each name, from the top, and room for all `ends`.
-
-    Row k is at ``len(names) - k - 0.5``.
-    """
-    low, high = min(0.0, float(np.min(ends))), max(0.0, float(np.max(ends)))
-    pad = 0.04 * (high - low) or 1.0
-    n = len(names)
-    rows = {n - k - 0.5: name for k, name in enumerate(short_names(names, limit))}
-    return Chart(
-        (low - pad * (low < 0), high + pad * (high > 0)), (0, n), x_label=x_label, title=title,
-        width=640, height=TOP + 26 * n + BOTTOM, left=190, y_ticks=rows, look="chart bars",
-    )  # fmt: skip
 
 
 def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Chart:
-    """Return one row each: a bar from 0, its interval, and behind it a wide range if there is one.
+    """Return one row each, from the top: a bar from 0 and its interval.
 
     Parameters
     ----------
@@ -281,14 +258,16 @@ def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Chart:
     title : str
         Read out in place of the picture.
     """
-    ends = [v for b in bars for v in (b.value, b.low, b.high, *(b.wide or ()))]
-    chart = row_chart([b.name for b in bars], ends, x_label=x_label, title=title)
-    for bar, y in zip(bars, chart.rows, strict=True):
-        if bar.wide is None:
-            chart.blocks([0.0], [bar.value], [y], "solid", 7)
-        else:
-            chart.blocks([bar.wide[0]], [bar.wide[1]], [y], "range", 8)
-            chart.dots([bar.value], [y], 0, 4)
+    ends, n = [v for b in bars for v in (b.value, b.low, b.high)], len(bars)
+    low, high = min(0.0, float(np.min(ends))), max(0.0, float(np.max(ends)))
+    pad = 0.04 * (high - low) or 1.0
+    rows = {n - k - 0.5: name for k, name in enumerate(short_names([b.name for b in bars], 18))}
+    chart = Chart(
+        (low - pad * (low < 0), high + pad * (high > 0)), (0, n), x_label=x_label, title=title,
+        width=640, height=TOP + 26 * n + BOTTOM, left=190, y_ticks=rows, look="chart bars",
+    )  # fmt: skip
+    for bar, y in zip(bars, rows, strict=True):
+        chart.blocks([0.0], [bar.value], [y])
         chart.guide([bar.low, bar.high], [y, y], "whisk")
     chart.guide([0, 0], chart.y, "axis")
     return chart

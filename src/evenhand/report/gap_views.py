@@ -10,7 +10,7 @@ import numpy as np
 
 from ..auditing.figures import DRAWN_GROUPS
 from ..measures.measures import SIGNIFICANT_P
-from .charts import Bar, Chart, bar_chart, legend
+from .charts import Chart, legend
 from .markup import Html, join, label
 from .view import Figure, Lead, Name, Note, Table, View
 from .words import (
@@ -194,19 +194,9 @@ def imputation_view(result: Imputation) -> View:
         f"range without any assumption ({level})": lambda g: span(g.bounds),
         "sign": lambda g: "known" if g.settled else "not known",
     }
-    bars = [
-        Bar(f"{g.group} minus {g.reference}", g.value, *g.interval, wide=g.bounds) for g in gaps
-    ]
     return View(
         "What inferred groups leave uncertain",
         imputation_words(result),
-        Figure(
-            lambda: bar_chart(bars, "gap in mean score", "Gaps by group, with the assumption "
-                              "and without").svg(),
-            "Gaps between mean scores",
-            "Dot and dark line: the estimate with the assumption and its interval. Pale block: "
-            "the range without any assumption.",
-        ),
         Table.of(gaps, cells, "Mean score of a group minus that of the reference",
               result._columns(), "imputation.csv"),
         Note(f"Whatever the true groups are, independence is at least "

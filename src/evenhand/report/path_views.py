@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -169,7 +169,6 @@ def path_page(
     tolerance: Tolerance | None = None,
     favorable: str | None = None,
     source: Mapping[str, Any] | None = None,
-    features: Mapping[str, Sequence[Any]] | None = None,
     notes: Sequence[str] = (),
 ) -> str:
     """A path as a document.
@@ -186,8 +185,6 @@ def path_page(
         Which change of a score is a gain; the tolerance's own when left out.
     source : mapping, optional
         Facts about the data to print.
-    features : mapping, optional
-        Columns "feature", "information", "before" and "after", for the table of features.
     notes : sequence of str
         How the columns were prepared, one sentence each.
     """
@@ -212,7 +209,6 @@ def path_page(
     body += [_selection(path, chosen), _frontier_view(path, chosen), _panels(path, audits, chosen),
              _models_view(path, audits)]  # fmt: skip
     body += [_pictures(before, after)] if changed else []
-    body += [features_view(features)] if features else []
     if notes:
         used = bullets([element("bdi", note) for note in notes])
         body.append(View("How the columns were used", used))
@@ -316,33 +312,6 @@ def _pictures(before: Audit, after: Audit) -> View:
     }
     outcomes = View("Same score, same outcome?", draw(charts, before))
     return View("The selected model in pictures", outcomes)
-
-
-def features_view(features: Mapping[str, Sequence[Any]]) -> View:
-    """Return what each feature tells about the group, and how its coefficient moved."""
-    before, after = (np.asarray(features[k], dtype=float) for k in ("before", "after"))
-    order = np.argsort(-np.abs(after - before), kind="stable")[:30]
-    cells: dict[str, Callable[[Any], str]] = {
-        "feature": lambda j: Name(features["feature"][j]),
-        "uncertainty about the group it removes": lambda j: (
-            f"{100 * features['information'][j]:.1f}%"
-        ),
-        "coefficient before": lambda j: number(before[j]),
-        "after": lambda j: number(after[j]),
-        "change": lambda j: number(after[j] - before[j]),
-    }
-    more = len(before) - len(order)
-    caption = "Features whose coefficient moved most"
-    caption += f"; {more} more in the CSV" if more else ""
-    return View(
-        "Which features carry the group",
-        Note(
-            "Coefficients are per standard deviation of the feature, without and with the "
-            "fairness term. A feature that tells much about the group and loses weight carried "
-            "the group into the score."
-        ),
-        Table.of(order, cells, caption, features, "features.csv"),
-    )
 
 
 def _path_method(path: FairnessPath) -> View:

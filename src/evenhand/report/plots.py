@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..auditing.figures import drawn_rows, gains
+from ..auditing.figures import drawn_rows
 from .after_views import drivers_charts, looks_chart
 from .audit_views import audit_charts, density_charts, measures_chart
-from .charts import BOTTOM, DASHES, PALETTE, TOP, Chart, Mark, row_chart
+from .charts import BOTTOM, DASHES, PALETTE, TOP, Chart, Mark
 from .gap_views import band_chart, drawn_groups
 from .path_views import frontier_chart, frontier_points
 from .words import fixed, percent, short_names
@@ -36,7 +36,7 @@ _LINES: dict[str, dict[str, Any]] = {
     "whisk": {"color": "0.15", "lw": 1.2},
     "frontier-line": {"color": PALETTE[0], "lw": 1.2, "alpha": 0.6},
 }
-_ALPHA = {"area": 0.08, "area band": 0.2, "cloud": 0.18, "solid": 0.75, "range": 0.28, "half": 0.55}
+_ALPHA = {"area": 0.08, "area band": 0.2, "cloud": 0.18, "solid": 0.75}
 
 
 # ------------------------------------------------------------------------------------------------
@@ -193,50 +193,6 @@ def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None
     fig = _figure(charts, 6.4, 5.6, stacked=True)
     _add_legend(fig, drawn_rows(before).names, len(before.labels))
     return fig
-
-
-def plot_gains(
-    before: Any,
-    after: Any,
-    *,
-    sensitive_features: Any,
-    sample_weight: Any = None,
-    names: tuple[str, str] = ("before", "after"),
-) -> Any:
-    """Who gains and who loses: the change of each row's score, by group.
-
-    A bar spans the middle half of a group's changes, a line the middle 90%, a dot the mean.
-
-    Parameters
-    ----------
-    before, after : (n,) arrays
-        Scores of the same rows under two models.
-    sensitive_features : array, series, frame or Proxy
-        Group of each row.
-    sample_weight : (n,) array, optional
-        Nonnegative weights.
-    names : (str, str)
-        What the two models are called.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    table = gains(before, after, sensitive_features, sample_weight)
-    moved = zip(short_names(table["group"], 28), table["gain"], table["loss"], strict=True)
-    rows = [f"{name} ({100 * up:.0f}% up, {100 * down:.0f}% down)" for name, up, down in moved]
-    chart = row_chart(
-        rows, [table["q05"], table["q95"], table["mean"]], title="", limit=60,
-        x_label=f"score under {names[1]} minus score under {names[0]}",
-    )  # fmt: skip
-    for k, row in enumerate(chart.rows):
-        low, first, mean, last, high = (table[q][k] for q in ("q05", "q25", "mean", "q75", "q95"))
-        group = k % len(PALETTE)
-        chart.blocks([low], [high], [row], "line", 0.8, group)
-        chart.blocks([first], [last], [row], "half", 5, group)
-        chart.dots([mean], [row], group, 5)
-    chart.guide([0.0, 0.0], chart.y, "axis")
-    return _figure({"Who gains and who loses": chart}, 7.2, 1.6 + 0.42 * len(rows))
 
 
 def plot_drivers(result: Drivers, n: int = 15) -> Any:
