@@ -197,8 +197,6 @@ def neighbors(setting: Setting) -> Iterator[Row]:
 
     On the rounded target ennemi breaks ties by adding noise, ours by taking expectations.
     """
-    for criterion in (INDEPENDENCE, SEPARATION):  # compiled before anything is timed
-        our_information(criterion, *make_pairs(100))
     for n in setting.choose((10_000, 100_000), (500,)):
         for target, digits in (("continuous", None), ("rounded to 0.01", 2)):
             pairs = make_pairs(n, digits)

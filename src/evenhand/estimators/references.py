@@ -12,11 +12,9 @@ Recht, "Weighted sums of random kitchen sinks", 2008):
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +24,10 @@ from scipy.special import digamma, polygamma
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KDTree
 from sklearn.utils import check_random_state
 
 from .._core.arrays import Array
-from .._core.threads import n_threads
 from .._core.validation import InputError
 from ..data.criteria import Condition
 from ..data.groups import Groups
@@ -39,8 +37,13 @@ from .ranks import typical_spread
 
 Index = NDArray[np.intp]
 
-# Rows a thread takes at a time; results do not depend on it.
+_TOLERANCE = 8 * np.finfo(np.float64).eps
+# Rows per leaf; 8 to 40 take the same time.
+_LEAF_SIZE = 16
+# Rows whose neighbors are looked up at a time, and neighbors listed at a time, which bound the
+# memory; results do not depend on them.
 _CHUNK = 16_384
+_LISTED = 4_000_000
 # Largest factor by which unequal weights raise the number of neighbors; each costs time.
 _MOST_RATIO = 20.0
 # Samples of one row a cluster that are averaged.
@@ -100,8 +103,7 @@ class KNN:
     Notes
     -----
     Variables are divided by their standard deviation, so that the max norm does not depend on
-    units. Neighbors are exact: sorted values in one dimension, a k-d tree in two. Threads share the
-    work and do not change the result.
+    units. Neighbors are exact, from scikit-learn's k-d tree; equal rows are looked up once.
 
     *Ties.* The paper's text has log(m + 1) in place of ψ(m); its authors' code has ψ, which is
     the unbiased choice, m being negative binomial with E ψ(m) = ψ(k) − log P(a|z). For distances
@@ -253,85 +255,97 @@ def neighbor_counts(
     weight : (m,) array, optional
         Positive weights, to be added up over each ball.
     """
-    points = np.column_stack(columns if len(columns) == 2 else [*columns, np.zeros(len(codes))])
+    points = np.column_stack(columns)
     masses = None if weight is None else np.column_stack([weight, np.square(weight)])
-    counts, mass = _count(points, codes, n_neighbors, masses)
-    near = None if masses is None else mass - np.column_stack([masses, masses])
-    own, own_below, pooled, pooled_below = counts.T
-    return NeighborCounts(own, own_below, pooled, pooled_below, near)
+    pooled = _Rows(points, masses)
+    counts = np.zeros((len(points), 4), dtype=np.int64)
+    mass = np.zeros((len(points), 4))
+    by_group = np.argsort(codes, kind="stable")
+    for rows in np.split(by_group, np.cumsum(np.bincount(codes))[:-1]):
+        if len(rows) < 2:
+            continue
+        own = _Rows(points[rows], None if masses is None else masses[rows])
+        near, sums = _look_near(own, pooled, min(n_neighbors, len(rows) - 1))
+        counts[rows] = near[own.place]
+        if masses is not None:
+            mass[rows] = sums[own.place] - np.tile(masses[rows], 2)
+    own_near, own_below, near, below = counts.T
+    return NeighborCounts(own_near, own_below, near, below, None if masses is None else mass)
 
 
-def _run(kernel: Any, calls: Iterable[tuple[Any, ...]]) -> None:
-    """Make the calls, which write to separate rows, on as many threads as are allowed."""
-    threads = n_threads()
-    calls = list(calls)
-    if threads == 1 or len(calls) == 1:
-        for call in calls:
-            kernel(*call)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for job in [pool.submit(kernel, *call) for call in calls]:
-            job.result()
+class _Rows:
+    """A tree of rows, and one of their distinct places, to each of which copies and masses belong.
+
+    Among many equal rows the nearest would take a walk over all of them; among places it does not.
+    """
+
+    def __init__(self, points: Array, masses: Array | None) -> None:
+        order = np.lexsort(points.T)
+        ordered = points[order]
+        is_new = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
+        self.places = ordered[is_new]
+        self.place = np.empty(len(points), dtype=np.intp)
+        self.place[order] = np.cumsum(is_new) - 1
+        self.copies = np.bincount(self.place)
+        self.masses = None
+        if masses is not None:
+            self.masses = np.column_stack([np.bincount(self.place, m) for m in masses.T])
+        self.tree = KDTree(self.places, metric="chebyshev", leaf_size=_LEAF_SIZE)
+        self.tree_of_rows = self.tree
+        if len(self.places) < len(points):
+            self.tree_of_rows = KDTree(ordered, metric="chebyshev", leaf_size=_LEAF_SIZE)
+
+    def distances(self, k: int) -> Array:
+        """From a row at each place to its k-th nearest other row."""
+        distances = []
+        for start in range(0, len(self.places), _CHUNK):
+            centers = self.places[start : start + _CHUNK]
+            distance, place = self.tree.query(centers, k=min(k + 1, len(self.places)))
+            kth = (np.cumsum(self.copies[place], axis=1) > k).argmax(axis=1)
+            distances.append(distance[np.arange(len(centers)), kth])
+        return np.concatenate(distances)
+
+    def count(self, centers: Array, radius: Array) -> NDArray[np.int64]:
+        """Other rows within `radius` of a row at each center; −1 where the radius is negative."""
+        return self.tree_of_rows.query_radius(centers, radius, count_only=True) - 1
+
+    def add_up(self, centers: Array, radius: Array, counts: NDArray[np.int64]) -> Array:
+        """Sums of the masses within `radius`, over at most about `_LISTED` rows at a time."""
+        if self.masses is None:
+            return np.zeros((len(centers), 2))
+        ends = np.flatnonzero(np.diff(np.cumsum(counts) // _LISTED)) + 1
+        sums = []
+        for some, within in zip(np.split(centers, ends), np.split(radius, ends), strict=True):
+            near = self.tree.query_radius(some, within)
+            starts = np.cumsum([0, *map(len, near[:-1])])
+            # No ball is empty: it holds its center.
+            sums.append(np.add.reduceat(self.masses[np.concatenate(near)], starts))
+        return np.concatenate(sums)
 
 
-class _Tree(NamedTuple):
-    """A k-d tree of rows low:high as kernels read it; they fill the last two, by node."""
+def _look_near(own: _Rows, pooled: _Rows, k: int) -> tuple[NDArray[np.int64], Array]:
+    """The four counts of rows at the places of a group, and sums of masses over both balls.
 
-    points: Array
-    rows: NDArray[np.int64]
-    low: int
-    high: int
-    spans: NDArray[np.int64]
-    boxes: Array
-
-    @classmethod
-    def make(cls, points: Array, rows: NDArray[np.int64], low: int, high: int, leaf: int) -> _Tree:
-        nodes = 2 ** (max(int(np.ceil(np.log2((high - low) / leaf))), 0) + 1) - 1
-        return cls(points, rows, low, high, np.empty((nodes, 2), np.int64), np.empty((nodes, 4)))
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        return self.points, self.rows, self.spans, self.boxes, len(self.spans) // 2
-
-    def chunks(self, leaf_size: int) -> Iterable[tuple[int, int]]:
-        nodes, step = len(self.spans), max(_CHUNK // leaf_size, 1)
-        for begin in range(nodes // 2, nodes, step):
-            yield begin, min(begin + step, nodes)
-
-
-def _count(
-    points: Array, codes: Index, n_neighbors: int, masses: Array | None
-) -> tuple[NDArray[np.int64], Array]:
-    """The four counts of each row, and sums of weights over the two balls."""
-    from ..kernels import neighbors as kernels
-
-    n, leaf = len(points), kernels.LEAF_SIZE
-    rows = np.argsort(codes, kind="stable").astype(np.int64)
-    starts = np.append(0, np.cumsum(np.bincount(codes))).tolist()
-    pooled = _Tree.make(points, np.arange(n), 0, n, leaf)
-    own_points = points[rows]
-    # A row alone in its group has no neighbor, and keeps the radius that marks it.
-    bounds = [(low, high) for low, high in pairwise(starts) if high > low + 1]
-    own = [_Tree.make(own_points, rows, low, high, leaf) for low, high in bounds]
-    _run(kernels.build_tree, [pooled, *own])
-    radius, counts, mass = np.full(n, -1.0), np.zeros((n, 4), dtype=np.int64), np.zeros((2, n, 2))
-    prefixes = [_running_sums(masses, t.rows) for t in (pooled, own[0] if own else pooled)]
-    _run(kernels.nearest_plane, [
-        (t.arrays, *span, min(n_neighbors, t.high - t.low - 1), radius, counts, prefixes[1],
-         mass[0])
-        for t in own for span in t.chunks(leaf)
-    ])  # fmt: skip
-    _run(kernels.count_plane, [
-        (pooled.arrays, *span, radius, counts, prefixes[0], mass[1])
-        for span in pooled.chunks(leaf)
-    ])  # fmt: skip
-    return counts, np.concatenate(mass, axis=1)
-
-
-def _running_sums(masses: Array | None, rows: Index) -> Array:
-    if masses is None:
-        return np.empty((0, 2))
-    return np.concatenate([np.zeros((1, 2)), np.cumsum(masses[rows], axis=0)])
+    Distances within `_TOLERANCE` units in the last place count as equal. Values on a lattice (a
+    target rounded to 0.01) are not exactly equidistant in binary, and which of them came out
+    "below" would otherwise depend on the user's units.
+    """
+    centers, radius = own.places, own.distances(k)
+    slack = _TOLERANCE * np.abs(centers).max(axis=1)
+    radius[radius <= slack] = 0.0
+    slack += _TOLERANCE * radius
+    most = radius + slack
+    below = np.where(radius == 0.0, -1.0, np.maximum(radius - slack, 0.0))
+    counts = np.empty((len(centers), 4), dtype=np.int64)
+    counts[:, 2], counts[:, 3] = pooled.count(centers, most), pooled.count(centers, below)
+    # A row alone at its distance is the k-th neighbor itself.
+    counts[:, 0], counts[:, 1] = k, k - 1
+    tied = np.flatnonzero(counts[:, 2] - counts[:, 3] > 1)
+    if len(tied):
+        counts[tied, 0] = own.count(centers[tied], most[tied])
+        counts[tied, 1] = own.count(centers[tied], below[tied])
+    sums = [rows.add_up(centers, most, counts[:, j]) for rows, j in ((own, 0), (pooled, 2))]
+    return counts, np.concatenate(sums, axis=1)
 
 
 def _unit_spread(values: Array, weight: Array | None) -> Array:
@@ -394,7 +408,7 @@ def _log_mean(count: NDArray[np.int64], mass: Array, least: float) -> Array:
     of their shapes; c is told from Σw²/(Σw)², whose expectation is then (c + count)/(count(c + 1)).
     """
     number = np.maximum(count, 1.0)
-    # Differences of running sums can lose a weight far smaller than its neighbors'.
+    # Taking off the row's own weight can lose one far smaller than it.
     mean = np.maximum(mass[:, 0] / number, least)
     relative = np.maximum(mass[:, 1] / (number * np.square(mean)) - 1.0, 1e-12)
     # c ≥ 1 keeps one overwhelming weight from being read as no information at all.
