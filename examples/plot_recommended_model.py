@@ -63,4 +63,4 @@ print(audits)
 # With 39 students in the smallest group of this half, the intervals are wide: a bound of 0.01 on
 # inner folds is an estimate, and so is every number in the table. More rows are the only cure.
 
-figure = eh.report.plot_densities(audits["plain"], audits["known"])
+figure = audits["known"].plot()

@@ -63,13 +63,6 @@ def test_plot_audit_of_weights_and_proxies(case):
         assert texts(eh.audit(c.y, c.s, **c.fairness, estimator="logistic").plot())
 
 
-def test_plot_densities(audit, hostile_audit):
-    found = texts(plots.plot_densities(audit, audit, names=("old $x", "new")))
-    assert any(t.startswith(r"old \$x: independence") for t in found)
-    with pytest.raises(ValueError, match="must audit the same groups"):
-        plots.plot_densities(audit, hostile_audit)
-
-
 def test_gains_are_shares_and_quantiles():
     before = np.arange(100.0)
     after = before + np.concatenate([np.full(30, 1.0), np.full(20, -1.0), np.zeros(50)])
@@ -99,7 +92,7 @@ def test_missing_matplotlib_is_explained(audit, monkeypatch):
 def test_figures_are_reached_from_the_package():
     import evenhand as eh
 
-    assert eh.report.plot_densities is plots.plot_densities
+    assert eh.report.plot_audit is plots.plot_audit
     assert all(callable(getattr(eh.report, name)) for name in dir(eh.report))
     with pytest.raises(AttributeError, match="no attribute 'plot_everything'"):
         eh.report.plot_everything  # noqa: B018

@@ -94,8 +94,8 @@ def test_a_frontier_is_in_the_order_of_a_decision(path, tmp_path):
     assert headings(text) == [
         "What is asked, and by whom", "Verdict", "The gap in units of the score", "In short",
         "What the selected model changes", "Who gains and who loses", "How the model was chosen",
-        "What fairness costs", "All models", "The selected model in pictures", "Method",
-        "Data and software", "Limits of the evidence", "Decision and signatures",
+        "What fairness costs", "All models", "Method", "Data and software",
+        "Limits of the evidence", "Decision and signatures",
     ]  # fmt: skip
     assert "Gain (score falls)" in text
     assert "You did not say whether a high score is good" in path_page(path)

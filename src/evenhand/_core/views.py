@@ -18,7 +18,6 @@ VIEWS = {
     "plot_drivers": "plots",
     "plot_monitor": "plots",
     "plot_path": "plots",
-    "plot_pricing": "plots",
     "show_markdown": "view",
     "show_notebook": "view",
     "show_text": "view",

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from inspect import signature
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -20,16 +19,13 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtri
 from scipy.stats import rankdata
-from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_predict
-from sklearn.utils import _safe_indexing
 
 from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe
 from .._core.progress import progress
 from .._core.validation import (
     InputError,
-    check_choice,
     check_column,
     check_confidence_level,
     check_positive_integer,
@@ -40,9 +36,8 @@ from .._core.validation import (
 from .._core.views import Paged, Tabled, view
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
-from ..data.folds import make_folds
 from ..data.groups import Groups
-from ..data.sample import Sample, take_rows
+from ..data.sample import Sample
 from ..data.weights import cluster_sums
 from ..estimators.estimation import EntropyEstimator
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
@@ -111,13 +106,6 @@ class FeatureTable:
             nw.maybe_reset_index(column[taken]),
         )
         return table.with_columns(values.alias(column.name)).to_native()
-
-    def without(self, name: str) -> Any:
-        """The table without one column."""
-        if self._frame is not None:
-            return self._frame.drop(self._columns[name].name).to_native()
-        keep = [j for j, other in enumerate(self.names) if other != name]
-        return self.X[:, keep]
 
 
 def stand_in(
@@ -210,7 +198,7 @@ def _table(column: Any, name: str) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------
-# A score with the path of one feature closed: by the model, by a surrogate, or by a new fit.
+# A score with the path of one feature closed: by the model, or by a surrogate of it.
 
 
 # Rows that are scored at a time: many calls of a few rows take longer than few of many.
@@ -228,33 +216,21 @@ class Closing:
 
 
 def close_paths(
-    model: Any, table: FeatureTable, sample: Sample, close: str, n_values: int, cv: int, seed: int
+    model: Any, table: FeatureTable, sample: Sample, n_values: int, seed: int
 ) -> Closing:
     """The score and how to close a path; `sample.others` holds the labels of the groups."""
-    labels = sample.others["labels"]
-    if hasattr(model, "predict"):
-        if close == "refit":
-            return _refitted(model, table, sample, cv, seed)
-        extra = _prediction_arguments(model, labels)
+    if not hasattr(model, "predict"):
+        score = check_column(model, "model_or_scores", table.n)
+        return _surrogate(score, table, sample.weight, n_values, seed)
+    extra: dict[str, Any] = {}
+    if getattr(model, "group_features", None) == "attribute":
+        extra["sensitive_features"] = sample.others["labels"]
 
-        def predict(X: Any) -> Vector:
-            return np.asarray(model.predict(X, **extra), dtype=np.float64).ravel()
+    def predict(X: Any) -> Vector:
+        return np.asarray(model.predict(X, **extra), dtype=np.float64).ravel()
 
-        # Groups that a model asks for are those of one copy of the table.
-        return _replaced(predict, table, n_values, 1 if extra else TOGETHER)
-    if close == "refit":
-        raise ValueError(
-            "`close` must be 'shared' for scores, got 'refit'. Hint: pass the "
-            "estimator that made them, and y_true."
-        )
-    score = check_column(model, "model_or_scores", table.n)
-    return _surrogate(score, table, sample.weight, n_values, seed)
-
-
-def _prediction_arguments(model: Any, labels: Any) -> dict[str, Any]:
-    """The groups, for a model that was asked to use them."""
-    uses = getattr(model, "group_features", None) == "attribute"
-    return {"sensitive_features": labels} if uses else {}
+    # Groups that a model asks for are those of one copy of the table.
+    return _replaced(predict, table, n_values, 1 if extra else TOGETHER)
 
 
 def _replaced(
@@ -299,33 +275,6 @@ def _surrogate(
     return Closing(score, lambda name: score - (fitted - replaced.without(name)), r2, notes)
 
 
-def _refitted(model: Any, table: FeatureTable, sample: Sample, cv: int, seed: int) -> Closing:
-    y, weight, labels = sample.target, sample.weight, sample.others["labels"]
-    if y is None:
-        raise InputError("y_true", "be given with close='refit', which fits the model again")
-    folds = make_folds(cv, table.X, y, sample.groups, seed, sample.cluster)
-    accepted = signature(model.fit).parameters
-
-    def held_out(X: Any) -> Vector:
-        out = np.empty(table.n)
-        for train, test in folds:
-            extra: dict[str, Any] = {}
-            if weight is not None and "sample_weight" in accepted:
-                extra["sample_weight"] = weight[train]
-            if "sensitive_features" in accepted:
-                extra["sensitive_features"] = take_rows(labels, train)
-            fitted = clone(model).fit(_safe_indexing(X, train), y[train], **extra)
-            ask = _prediction_arguments(fitted, take_rows(labels, test))
-            out[test] = np.asarray(fitted.predict(_safe_indexing(X, test), **ask)).ravel()
-        return out
-
-    return Closing(held_out(table.X), lambda name: held_out(table.without(name)))
-
-
-CLOSINGS = {
-    "shared": "everybody gets the same values of the feature",
-    "refit": "the model is fitted again without the feature, on folds",
-}
 # A single feature that explains so much of the target is likely to be the target.
 LEAK = 0.95
 
@@ -380,8 +329,6 @@ class Drivers(Tabled, Paged):
         The gaps themselves.
     criteria : dict of criterion → Part
         The measures themselves.
-    close : str
-        How paths were closed.
     surrogate_r2 : float
         Share of the score's variance that the features explain, where no model was given; else NaN.
 
@@ -406,7 +353,6 @@ class Drivers(Tabled, Paged):
     widest: str
     gaps: dict[str, Part]
     criteria: dict[str, Part]
-    close: str
     sensitive_name: str = "group"
     surrogate_r2: float = float("nan")
     confidence_level: float = 0.95
@@ -468,11 +414,9 @@ def drivers(
     y_true: Any = None,
     sample_weight: Any = None,
     cluster: Any = None,
-    close: str = "shared",
     criteria: Sequence[str] | None = None,
     reference: str = "largest",
     n_values: int = 16,
-    cv: int = 5,
     estimator: Any = "auto",
     confidence_level: float = 0.95,
     random_state: Any = None,
@@ -493,20 +437,16 @@ def drivers(
         that have no path.
     sensitive_features : array, series, frame or Proxy
     y_true : (n,) array, optional
-        Targets: for criteria that need them, for leaks, and for ``close="refit"``.
+        Targets: for criteria that need them, and for leaks.
     sample_weight, cluster : (n,) arrays, optional
         As for :func:`audit`.
-    close : {"shared", "refit"}
-        "shared": everybody gets the same `n_values` values of the feature, spread evenly over all
-        rows in its order, and the score is the mean over them. "refit": the model is fitted again
-        without the feature; other features may then step in for it. Both scores are from folds.
     criteria : sequence of str, optional
         By default independence, and with a target separation.
     reference : str
         Group that gaps are taken from: "largest", or a label.
     n_values : int
-    cv : int
-        Folds of "refit".
+        Everybody gets the same so many values of the feature, spread evenly over all rows in its
+        order, and the score is the mean over them.
     estimator, confidence_level, random_state
         As for :func:`audit`.
 
@@ -538,7 +478,6 @@ def drivers(
     >>> eh.drivers(model, X, sensitive_features=a).drivers[0].feature
     'x0'
     """
-    check_choice("close", close, CLOSINGS)
     check_positive_integer("n_values", n_values)
     level, seed = check_confidence_level(confidence_level), check_seed(random_state)
     table = FeatureTable(X)
@@ -546,7 +485,7 @@ def drivers(
         table, y_true, sensitive_features=sensitive_features, sample_weight=sample_weight,
         cluster=cluster,
     )  # fmt: skip
-    closing = close_paths(model_or_scores, table, sample, close, int(n_values), cv, seed)
+    closing = close_paths(model_or_scores, table, sample, int(n_values), seed)
     whole = _Whole(
         closing.score, sample,
         find_reference(reference, sample.groups.label_names, sample.groups.shares),
@@ -567,7 +506,6 @@ def drivers(
         widest=widest,
         gaps=gaps,
         criteria=whole.criterion_parts(),
-        close=close,
         sensitive_name=sample.groups.name,
         surrogate_r2=closing.surrogate_r2,
         confidence_level=level,

@@ -20,7 +20,7 @@ from scipy.special import fdtrc, stdtrit
 from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
 from .._core.validation import InputError
-from .._core.views import Shown, view
+from .._core.views import Shown
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..measures.covariances import root_inverse
@@ -92,10 +92,6 @@ class Pricing(Shown):
         """Everything, as plain values that JSON can hold."""
         held = {name: value for name, value in vars(self).items() if name[0] != "_"}
         return json_safe({**held, "groups": self._groups, "bands": self._bands})
-
-    def plot(self) -> Any:
-        """A Matplotlib figure: actual over expected in each band, one line per group."""
-        return view("plot_pricing")(self)
 
 
 def read_loss(loss: Any, power: Any, y: Any) -> Loss:

@@ -230,7 +230,7 @@ class Grid(group.Counting):
     edges: Path | None = option("File of cells whose grid to use, to be merged with it.")
     bins: int | None = option("Bins per side; chosen from the data if left out.")
     min_count: int | None = option(
-        "Leave out cells with fewer people of a group than this, and print how estimates change."
+        "Leave out cells with fewer people of a group than this, and say how many."
     )
 
 
@@ -262,7 +262,7 @@ def cells(
     writing.check_free(out)
     edges = grid.bins if grid.edges is None else Cells.from_file(grid.edges).edges
     kept = count(files[0] if len(files) == 1 else files, grid.engine, columns, edges)
-    whole, lost = kept, None
+    lost = None
     if grid.min_count is not None:
         kept, lost = cell_files.suppress(kept, grid.min_count)
     cell_files.write_cells(kept, out, writing.force, lost)
@@ -273,29 +273,6 @@ def cells(
     )
     if lost is not None:
         say(lost.text)
-        _show_change(whole, kept)
-
-
-def _show_change(whole: Cells, few: Cells) -> None:
-    """What leaving out small cells does to the estimates."""
-    from ..auditing.audits import audit
-    from ..auditing.result import Audit
-
-    with waiting("Measuring with and without small cells"):
-        try:
-            before, after = (audit(part) for part in (whole, few))
-        except ValueError as error:
-            note(f"Not enough data to say what that does to the estimates: {error}")
-            return
-    assert isinstance(before, Audit)
-    assert isinstance(after, Audit)
-    for name, m in before.measures.items():
-        other = after.measures[name]
-        move = (other.value - m.value) / m.stderr if m.stderr > 0 else float("nan")
-        say(
-            f"{name}: {m.value:.4f} with them, {other.value:.4f} without ({move:+.1f} standard "
-            "errors)"
-        )
 
 
 # ------------------------------------------------------------------------------------------------

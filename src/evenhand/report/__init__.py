@@ -1,8 +1,7 @@
 """Results → words, pictures and pages.
 
-`plot_densities` draws the scores of two models by group. Figures of one result are its own methods:
-`audit.plot()`, `path.plot()`, `drivers.plot()`, `to_html()`. `About` says who asks for a report and
-why.
+Figures and pages are methods of results, such as `audit.plot()` and `audit.to_html()`. `About` says
+who asks for a report and why.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Any as _Any
 _HOME = {
     "About": ".page",
     "plot_audit": ".plots",
-    "plot_densities": ".plots",
 }
 
 __all__ = [*_HOME]

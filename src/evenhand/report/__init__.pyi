@@ -2,4 +2,3 @@
 
 from .page import About as About
 from .plots import plot_audit as plot_audit
-from .plots import plot_densities as plot_densities

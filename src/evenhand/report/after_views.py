@@ -34,8 +34,6 @@ MOST_FEATURES = 20
 
 def drivers_view(result: Drivers) -> View:
     """Return which features carry the gap: words, a picture and a table."""
-    from ..auditing.drivers import CLOSINGS
-
     shown = result.drivers[:MOST_FEATURES]
     heads = ["feature", "tells group", *(f"part of {c}" for c in ("the gap", *result.criteria))]
     rows = []
@@ -48,8 +46,8 @@ def drivers_view(result: Drivers) -> View:
         f"Drivers of the score by {short_names([result.sensitive_name], 24)[0]}: {len(result)} "
         "features.",
         *_whole_words(result),
-        "A part is what goes away when one feature's path is closed "
-        f"({CLOSINGS[result.close]}).",
+        "A part is what goes away when one feature's path is closed (everybody gets the same "
+        "values of the feature).",
         Figure(lambda: next(iter(drivers_charts(result, MOST_FEATURES).values())).svg(),
                "Parts of the gap, with intervals"),
         Table(

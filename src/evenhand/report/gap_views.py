@@ -6,13 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..auditing.figures import DRAWN_GROUPS
 from ..measures.measures import SIGNIFICANT_P
-from .charts import Chart, legend
-from .markup import Html, join, label
-from .view import Figure, Lead, Name, Note, Table, View
+from .view import Lead, Name, Note, Table, View
 from .words import (
     clean,
     fixed,
@@ -214,7 +209,6 @@ def pricing_view(result: Pricing) -> View:
         "Expected and actual",
         *pricing_sentences(result),
         _price_table(result),
-        Figure(lambda: _draw_bands(result), "Actual over expected by band of the score"),
         _band_table(result),
         Note(_pricing_note(result)),
     )
@@ -284,8 +278,8 @@ def _price_table(result: Pricing) -> Table:
     return Table(heads, rows, caption, columns, "pricing.csv")
 
 
-def _with_ends(columns: dict[str, list[Any]], name: str, k: Any) -> list[Any]:
-    """A number of a table and the ends of its interval; a slice gives several of each."""
+def _with_ends(columns: dict[str, list[Any]], name: str, k: int) -> list[Any]:
+    """A number of a table and the ends of its interval."""
     return [columns[f"{name}{end}"][k] for end in ("", "_low", "_high")]
 
 
@@ -325,45 +319,6 @@ def _pricing_note(result: Pricing) -> str:
         f"those of gaps against {group_name(result.reference)} hold for all groups at once. Bands "
         f"are fifths of the score{by}, the same for all groups."
     )
-
-
-def drawn_groups(result: Pricing) -> list[int]:
-    """Return the largest groups by exposure, in their order."""
-    size = np.asarray(result._groups["exposure"], dtype=float)
-    return sorted(np.argsort(-size, kind="stable")[:DRAWN_GROUPS].tolist())
-
-
-def band_chart(result: Pricing) -> Chart:
-    """Return actual over expected in each band, one line per group, moved a little apart."""
-    order, n_bands = drawn_groups(result), max(result._bands["band"])
-    ratio, low, high = (
-        np.reshape(column, (-1, n_bands))[order]
-        for column in _with_ends(result._bands, "actual_expected", slice(None))
-    )
-    known = np.isfinite(ratio)
-    low, high = (np.where(np.isfinite(end), end, ratio) for end in (low, high))
-    # From 0 to what holds the ratios and most of their intervals.
-    top = float(np.max(ratio, initial=1.0, where=known))
-    top = max(top, min(float(np.max(high, initial=1.0, where=known)), 2.0 * top))
-    chart = Chart(
-        (0.5, n_bands + 0.5), (0.0, 1.08 * top), x_label="band of the score, lowest to highest",
-        y_label="actual / expected", title="Actual over expected by group and band of the score",
-        width=720, x_ticks={b: str(b) for b in range(1, n_bands + 1)}, look="chart wide",
-    )  # fmt: skip
-    chart.guide([0.5, n_bands + 0.5], [1.0, 1.0])
-    for k, used in enumerate(known):
-        x = np.flatnonzero(used) + 1 + 0.12 * (k - (len(order) - 1) / 2)
-        chart.bars(x, low[k, used], high[k, used], k)
-        if used.any():
-            chart.line(x, ratio[k, used], k)
-        chart.dots(x, ratio[k, used], k)
-    return chart
-
-
-def _draw_bands(result: Pricing) -> Html:
-    names, order = result._groups["group"], drawn_groups(result)
-    keys = legend([label(names[k], 60) for k in order], len(names) - len(order))
-    return join([keys, band_chart(result).svg()])
 
 
 # ------------------------------------------------------------------------------------------------

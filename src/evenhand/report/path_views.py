@@ -12,16 +12,13 @@ import numpy as np
 from ..auditing.figures import (
     audits_of,
     criterion_changes,
-    drawn_rows,
     residual_changes,
     weight_name,
 )
 from ..data.criteria import get_criterion
 from .audit_views import (
-    calibration_chart,
     cards,
     density_charts,
-    draw,
     figure_grid,
     gains_view,
     group_cell,
@@ -30,7 +27,7 @@ from .audit_views import (
 )
 from .charts import Chart
 from .gap_views import gap_changes_view
-from .markup import Html, asset, csv_link, element
+from .markup import Html, asset, element
 from .page import About, signed_page
 from .verdict_views import verdict_view
 from .view import Lead, Name, Note, Table, View, bullets, facts, section
@@ -207,8 +204,7 @@ def path_page(
         pair = {"the model without a fairness term": before, "the selected one": after}
         body += [changes_view(path, before, after, chosen), gains_view(pair, favorable)]
     body += [_selection(path, chosen), _frontier_view(path, chosen), _panels(path, audits, chosen),
-             _models_view(path, audits)]  # fmt: skip
-    body += [_pictures(before, after)] if changed else []
+             View("All models", *points_table(path))]  # fmt: skip
     if notes:
         used = bullets([element("bdi", note) for note in notes])
         body.append(View("How the columns were used", used))
@@ -290,28 +286,6 @@ def _judged_rows(path: FairnessPath, request: Request, chosen: int) -> list[tupl
         ("Meets it", "yes" if met else "no: it is the closest model"),
         ("Certificate", certificate if request.certify and met else "none"),
     ]
-
-
-def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
-    by_group: dict[str, list[Any]] = {"model": [], "fairness_weight": []}
-    for k, audit in enumerate(audits):
-        count = len(audit._groups.columns["group"])
-        by_group["model"] += [k + 1] * count
-        by_group["fairness_weight"] += [path.points[k].fairness_weight] * count
-        for name, values in audit._groups.columns.items():
-            by_group.setdefault(name, []).extend(values)
-    words = element("p", "Groups under every model:", class_="note screen")
-    return View("All models", *points_table(path), words, csv_link(by_group, "groups.csv"))
-
-
-def _pictures(before: Audit, after: Audit) -> View:
-    pair = {"Before: no fairness term": before, "After: the selected model": after}
-    charts = {
-        title: calibration_chart(drawn_rows(audit), audit.confidence_level)
-        for title, audit in pair.items()
-    }
-    outcomes = View("Same score, same outcome?", draw(charts, before))
-    return View("The selected model in pictures", outcomes)
 
 
 def _path_method(path: FairnessPath) -> View:

@@ -14,16 +14,14 @@ import numpy as np
 
 from ..auditing.figures import drawn_rows
 from .after_views import drivers_charts, looks_chart
-from .audit_views import audit_charts, density_charts, measures_chart
+from .audit_views import audit_charts, measures_chart
 from .charts import BOTTOM, DASHES, PALETTE, TOP, Chart, Mark
-from .gap_views import band_chart, drawn_groups
 from .path_views import frontier_chart, frontier_points
-from .words import fixed, percent, short_names
+from .words import percent, short_names
 
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers
     from ..auditing.monitoring import Monitor
-    from ..auditing.pricing import Pricing
     from ..auditing.result import Audit
     from ..training.path import FairnessPath
 
@@ -165,36 +163,6 @@ def plot_audit(audit: Audit) -> Any:
     return fig
 
 
-def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None = None) -> Any:
-    """Scores by group under two models, one above the other on the same axis.
-
-    Parameters
-    ----------
-    before, after : Audit
-        Audits of the same groups.
-    names : (str, str), optional
-        Titles; the audits' own names, or "before" and "after".
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    if before.labels != after.labels:
-        raise ValueError(
-            "`before` and `after` must audit the same groups, got "
-            f"{list(before.labels)[:5]} and {list(after.labels)[:5]}."
-        )
-    titled = {}
-    titles = names or (before.name or "before", after.name or "after")
-    for title, audit in zip(titles, (before, after), strict=True):
-        values = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures.values())
-        titled[f"{title}: {values}"] = audit
-    charts = density_charts(titled)
-    fig = _figure(charts, 6.4, 5.6, stacked=True)
-    _add_legend(fig, drawn_rows(before).names, len(before.labels))
-    return fig
-
-
 def plot_drivers(result: Drivers, n: int = 15) -> Any:
     """Bars with intervals: parts of the widest gap and of each criterion, one row per feature.
 
@@ -226,14 +194,6 @@ def plot_monitor(result: Monitor) -> Any:
     """
     charts = {name.capitalize(): looks_chart(result, name) for name in result.looks}
     return _figure(charts, 8.0, 0.6 + 2.6 * len(charts), stacked=True)
-
-
-def plot_pricing(result: Pricing) -> Any:
-    """Actual over expected in each band, one line per group, as a Matplotlib figure."""
-    fig = _figure({"": band_chart(result)}, 6.4, 4.4)
-    names = result._groups["group"]
-    _add_legend(fig, [names[k] for k in drawn_groups(result)], len(names))
-    return fig
 
 
 def plot_path(path: FairnessPath) -> Any:

@@ -526,10 +526,11 @@ def _build(data: dict[str, Any], where: str) -> Any:
             if not field.endswith("_in_"):
                 fields[field] = None
             continue
-        held = data[field] if several else [data[field]]
-        values = [_unpack(value, f"{where}.{field}") for value in held]
-        for value in values:
-            _fits(kind, value, f"{where}.{field}")
+        values = []
+        for k, value in enumerate(data[field] if several else [data[field]]):
+            place = f"{where}.{field}" + (f"[{k}]" if several else "")
+            values.append(_unpack(value, place))
+            _fits(kind, values[-1], place)
         fields[field] = tuple(values) if several else values[0]
     model = _make(name, make, data.get("parameters"), fields, f"{where}.parameters")
     _try(model)
