@@ -204,14 +204,16 @@ SINGLE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EVENHAN
 
 
 class Exchanges:
-    """Milliseconds of one exchange of 60 numbers."""
+    """Milliseconds of one exchange of 60 numbers, in the place of a model."""
 
-    def __call__(self, read: Any, workers: Any, threads: int) -> float:
-        values = np.ones(67)
-        workers.sum(values)
+    def fit(self, **rows: Any) -> float:
+        from evenhand._core.shards import here
+
+        values = np.ones(60)
+        here().add(values)
         began = time.perf_counter()
         for _ in range(EXCHANGES):
-            workers.sum(values)
+            here().add(values)
         return 1e3 * (time.perf_counter() - began) / EXCHANGES
 
 
@@ -258,13 +260,15 @@ class Fits:
 def measure(data: Any, small: Any, where: Any, model: str, repeats: int) -> Row:
     """Median of several fits, after one of few rows that loads and compiles everything."""
     from evenhand.distributed import fit
-    from evenhand.distributed.fitting import run_on
+    from evenhand.distributed.on_dask import run_dask
+    from evenhand.distributed.on_spark import run_spark
 
     make_model, target = MODELS[model], target_of(model)
     columns = {"y": target, "sensitive_features": "a", "features": FEATURES}
     fit(make_model(), small, where, **columns)
     numbers = {"y": target, "sample_weight": None, "exposure": None, "offset": None, "given": None}
-    exchange = run_on(Exchanges(), small, where, numbers, "a", FEATURES, 60.0).result
+    run_there = run_spark if type(small).__module__.startswith("pyspark") else run_dask
+    exchange = run_there(Exchanges(), small, where, numbers, "a", FEATURES, 60.0)[0].result
     fits = Fits()
     for _ in range(repeats):
         fitted = fits(lambda: fit(make_model(), data, where, **columns))
