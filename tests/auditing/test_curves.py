@@ -75,10 +75,3 @@ def test_sample_keeps_the_largest_groups(audit):
     assert set(sample.index) == set(np.argsort(shares)[::-1][:2]) or len(set(shares)) < 3
     assert (sample.codes >= -1).all()
     assert (sample.codes == -1).any()
-
-
-def test_drawn_rows_an_empty_audit_is_refused(audit):
-    from dataclasses import replace
-
-    with pytest.raises(ValueError, match="must hold its rows"):
-        curves.drawn_rows(replace(audit, _rows=None))

@@ -152,14 +152,6 @@ def test_edges_that_are_forged(path, change, message):
         eh.Cells.from_file(path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"min_count": 5}', '{"min_count": "5", "entries": 1, '
-                                  '"people": 1, "share": {}}'])  # fmt: skip
-def test_what_was_left_out_is_forged(path, text):
-    forge(path, more={b"evenhand.suppressed": text.encode()})
-    with pytest.raises(ValueError, match="does not say as it should what was left out"):
-        suppressed_in(path)
-
-
 def test_files_of_other_things(path):
     parquet.write_table(parquet.read_table(path).replace_schema_metadata(None), path)
     with pytest.raises(ValueError, match=r"part\.cells' is no file of cells"):

@@ -73,19 +73,6 @@ def _named_columns(columns: Any, argument: str) -> dict[str, Any] | None:
     return None
 
 
-def attributes_of(sensitive_features: Any) -> dict[str, Any] | None:
-    """Attributes by name, each as a dict of one; None for a single column without a frame."""
-    columns = _named_columns(sensitive_features, "sensitive_features")
-    if columns is None:
-        native = read_native(sensitive_features, "sensitive_features")
-        if isinstance(native, Proxy | Continuous | nw.Series) or np.ndim(native) != 2:
-            return None
-        array = np.asarray(sensitive_features)
-        columns = {f"attribute {j}": array[:, j] for j in range(array.shape[1])}
-    # An Arrow column or an array does not know its name; a dict of one keeps it.
-    return {name: {name: column} for name, column in columns.items()}
-
-
 # ------------------------------------------------------------------------------------------------
 # What an audit keeps of its rows: R², and enough of them for the figures.
 
@@ -117,20 +104,25 @@ def count_negative(rows: Sample) -> int:
 
 
 def _read_attributes(sensitive_features: Any, per_attribute: bool, n_models: int) -> dict[str, Any]:
-    """Attributes by name where there are several."""
-    attributes = attributes_of(sensitive_features)
-    if per_attribute and attributes is None:
+    """Attributes by name where there are several, each as a dict of one."""
+    columns = _named_columns(sensitive_features, "sensitive_features")
+    if columns is None:
+        native = read_native(sensitive_features, "sensitive_features")
+        if not isinstance(native, Proxy | Continuous | nw.Series) and np.ndim(native) == 2:
+            columns = {f"attribute {j}": column for j, column in enumerate(np.asarray(native).T)}
+    if per_attribute and columns is None:
         raise ValueError(
             "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
             "Hint: pass a frame or a dict of columns."
         )
-    if attributes is None or len(attributes) < 2:
+    if columns is None or len(columns) < 2:
         return {}
     if per_attribute and n_models > 1:
         raise ValueError(
             "`per_attribute` must not be combined with several models: audit one model at a time."
         )
-    return attributes
+    # An Arrow column or an array does not know its name; a dict of one keeps it.
+    return {name: {name: column} for name, column in columns.items()}
 
 
 def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str, Sample]:
@@ -141,15 +133,13 @@ def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str,
             "groups", hint="cut the attribute with evenhand.bands.",
         )  # fmt: skip
     check_index(y_true=y_true, y_pred=y_pred, **columns)
-    models = {
-        f"y_pred[{name!r}]" if name else "y_pred": (name, column)
-        for name, column in models_of(y_pred).items()
-    }
-    called = next(iter(models))
-    first = Sample.read(y_true, models[called][1], names={"y_pred": called}, **columns)
+    models = models_of(y_pred)
+    called = {name: f"y_pred[{name!r}]" if name else "y_pred" for name in models}
+    name, column = next(iter(models.items()))
+    first = Sample.read(y_true, column, names={"y_pred": called[name]}, **columns)
     return {
-        name: replace(first, scores=check_column(column, called, first.n_rows))
-        for called, (name, column) in models.items()
+        name: replace(first, scores=check_column(column, called[name], first.n_rows))
+        for name, column in models.items()
     }
 
 
@@ -610,7 +600,7 @@ def _exact(audit: Audit, cells: Cells, at: Rows) -> Audit:
     exact |= {"share": (mass / mass.sum()).tolist(), "n_effective": size.tolist()}
     return replace(
         audit, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
-        _groups=GroupTable(exact), _rows=audit._held.standing_for(cells.n),
+        _groups=GroupTable(exact), _rows=audit._rows.standing_for(cells.n),
     )  # fmt: skip
 
 

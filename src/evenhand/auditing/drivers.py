@@ -101,10 +101,8 @@ class FeatureTable:
             table[:, j] = self.X[taken, j]
             return table
         column = self._columns[name]
-        table, values = (
-            nw.maybe_reset_index(self._frame[again]),
-            nw.maybe_reset_index(column[taken]),
-        )
+        table = nw.maybe_reset_index(self._frame[again])
+        values = nw.maybe_reset_index(column[taken])
         return table.with_columns(values.alias(column.name)).to_native()
 
 
@@ -212,7 +210,6 @@ class Closing:
     score: Vector
     without: Callable[[str], Vector]
     surrogate_r2: float = float("nan")
-    notes: tuple[str, ...] = ()
 
 
 def close_paths(
@@ -266,13 +263,7 @@ def _surrogate(
     r2 = _explained(score, held_out, weight, 1.0)
     replaced = _replaced(model.predict, table, n_values)
     fitted = replaced.score
-    notes: tuple[str, ...] = ()
-    if r2 < 0.9:
-        notes = (
-            f"The features explain {100 * max(r2, 0.0):.0f}% of the scores: what else went into "
-            "them is in no part.",
-        )
-    return Closing(score, lambda name: score - (fitted - replaced.without(name)), r2, notes)
+    return Closing(score, lambda name: score - (fitted - replaced.without(name)), r2)
 
 
 # A single feature that explains so much of the target is likely to be the target.
@@ -497,6 +488,12 @@ def drivers(
         for name in table.names:
             parts.append(whole.driver(name, table.values(name), closing.without(name)))
             advance()
+    notes: tuple[str, ...] = ()
+    if closing.surrogate_r2 < 0.9:
+        notes = (
+            f"The features explain {100 * max(closing.surrogate_r2, 0.0):.0f}% of the scores: what "
+            "else went into them is in no part.",
+        )
     gaps = whole.gap_parts(closing.score)
     widest = max(gaps, key=lambda name: abs(gaps[name].value))
     parts.sort(key=lambda driver: -abs(driver.gaps[widest].value))
@@ -509,7 +506,7 @@ def drivers(
         sensitive_name=sample.groups.name,
         surrogate_r2=closing.surrogate_r2,
         confidence_level=level,
-        notes=closing.notes,
+        notes=notes,
     )
 
 

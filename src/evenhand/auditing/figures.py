@@ -75,10 +75,8 @@ def some_rows(rows: Sample, limit: int = 6000) -> Sample:
 
 def drawn_rows(audit: Audit, limit: int = DRAWN_GROUPS) -> DrawnRows:
     """Keep the `limit` largest groups of an audit's rows, in their original order."""
-    rows, shares = (
-        some_rows(audit._held.rows),
-        np.asarray(audit._groups.columns["share"], dtype=float),
-    )
+    rows = some_rows(audit._rows.rows)
+    shares = np.asarray(audit._groups.columns["share"], dtype=float)
     index = tuple(sorted(np.argsort(-shares, kind="stable")[:limit].tolist()))
     membership = rows.groups.membership()[:, list(index)] * rows.groups.row_weight[:, None]
     names = tuple(audit.labels[k] for k in index)
@@ -187,7 +185,7 @@ def residual_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
         for end in ("", "_low", "_high"):
             columns[f"{when}{end}"] = list(source[f"mean_residual{end}"])
     # Errors of the mean change of score of each group.
-    moments = before._held.change(after._held).moments()
+    moments = before._rows.change(after._rows).moments()
     error = np.sqrt(np.einsum("kk->k", moments.covariance[0, :, 0, :])).tolist()
     wide = _normal_width(before.confidence_level)
     columns["remark"] = [
@@ -203,7 +201,7 @@ def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[
     Columns group, n, mean, q05, q25, q50, q75, q95 of the change. "gain" is the share of those
     whose score rises, or falls if a low one is favorable; "loss" that of the others who move.
     """
-    first, second = some_rows(before._held.rows), some_rows(after._held.rows)
+    first, second = some_rows(before._rows.rows), some_rows(after._rows.rows)
     change, groups = second.scores - first.scores, first.groups
     weight = groups.membership() * groups.row_weight[:, None]
     order = np.argsort(change, kind="stable")

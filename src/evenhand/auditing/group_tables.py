@@ -380,7 +380,7 @@ class AuditedRows:
         error = float(np.sqrt(np.square(mean.stderr).sum()))
         return theirs, others, two_sided(theirs - others, error, float(two.size.sum() - 2.0))
 
-    def moved_by_unknown(self, k: int, ref: int) -> tuple[float, float] | None:
+    def moved_by_unknown(self, k: int, ref: int) -> tuple[float, float]:
         """How far mean score of k less that of ref could fall or rise with the unknown rows.
 
         It is highest where those of the highest scores are of group k and of the lowest of ref.

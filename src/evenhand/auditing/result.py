@@ -92,6 +92,8 @@ class Audit(Shown):
     n_rows: int
     n_unknown: int
     confidence_level: float
+    _groups: GroupTable = field(repr=False)
+    _rows: AuditedRows = field(repr=False, compare=False)
     name: str = ""
     r2: float = float("nan")
     attributes: dict[str, Audit] = field(default_factory=dict)
@@ -103,8 +105,6 @@ class Audit(Shown):
     n_copies: int = 0
     n_weightless: int = 0
     counted_by: tuple[str, ...] = ()
-    _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
-    _rows: AuditedRows | None = field(repr=False, default=None, compare=False)
     _unweighted: Callable[[], Audit] | None = field(repr=False, default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -213,15 +213,7 @@ class Audit(Shown):
     def _compare(self, **how: Any) -> Impact:
         """The impact table, with what :func:`impact_table` takes by name."""
         level, name = self.confidence_level, self.sensitive_name
-        return impact_table(self._held, confidence_level=level, sensitive_name=name, **how)
-
-    @property
-    def _held(self) -> AuditedRows:
-        if self._rows is None:
-            raise ValueError(
-                "`audit` must hold its rows for this. Hint: call evenhand.audit on the scores."
-            )
-        return self._rows
+        return impact_table(self._rows, confidence_level=level, sensitive_name=name, **how)
 
     def by_group(
         self, metric: Any, *, reference: str = "largest", random_state: Any = None
@@ -257,7 +249,7 @@ class Audit(Shown):
         >>> errors.gaps["1"].low <= errors.values["1"] - errors.values["0"] <= errors.gaps["1"].high
         True
         """
-        return metric_by_group(self._held, metric, reference, self.confidence_level, random_state)
+        return metric_by_group(self._rows, metric, reference, self.confidence_level, random_state)
 
     def verdict(self, tolerance: Tolerance, level: float | None = None) -> Verdict:
         """Pass, fail or not enough data, by equivalence tests over all clauses of a tolerance.

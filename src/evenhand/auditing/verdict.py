@@ -221,7 +221,7 @@ def _plain_outcome(audit: Audit, tolerance: Tolerance, level: float) -> str:
 
 def _unknown(audit: Audit) -> Iterator[str]:
     """How scores of rows without a known group compare with the others', in a sentence."""
-    compared = None if audit._rows is None else audit._rows.compare_unknown()
+    compared = audit._rows.compare_unknown()
     if compared is not None:
         theirs, others, p_value = compared
         yield (
@@ -297,29 +297,20 @@ def _hidden(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
     if of_information(clause.clause):
         limit = (clause.tolerance[1] - clause.interval[1]) / max(1.0 - clause.interval[1], 1e-12)
     part = audit.attributes.get(clause.part, audit)
-    if share and clause.clause == "mean_difference" and clause.group in part.labels:
-        bounds = _bounds_of_unknown(part, clause, tolerance)
-        if bounds is not None:
-            ends = clause.interval[0] + bounds[0], clause.interval[1] + bounds[1]
-            inside = clause.tolerance[0] <= ends[0] and ends[1] <= clause.tolerance[1]
-            limit, could = (1.0 if inside else 0.0), f": {ends[0]:.3g} to {ends[1]:.3g}"
+    bounded = clause.clause == "mean_difference" and tolerance.reference != "best"
+    if share and bounded and clause.group in part.labels:
+        reference = tolerance.reference if tolerance.reference in part.labels else "largest"
+        ref = find_reference(reference, part.labels, part._rows.rows.groups.shares)
+        down, up = part._rows.moved_by_unknown(part.labels.index(clause.group), ref)
+        ends = clause.interval[0] + down, clause.interval[1] + up
+        inside = clause.tolerance[0] <= ends[0] and ends[1] <= clause.tolerance[1]
+        limit, could = (1.0 if inside else 0.0), f": {ends[0]:.3g} to {ends[1]:.3g}"
     if share <= limit:
         return ""
     return (
         f"{audit.n_unknown:,} rows ({100 * share:.1f}%) have no known group, and could hide a "
         f"difference beyond the limit{could}"
     )
-
-
-def _bounds_of_unknown(
-    part: Audit, clause: ClauseResult, tolerance: Tolerance
-) -> tuple[float, float] | None:
-    """How far rows of unknown group could move a difference of means, down and up."""
-    if part._rows is None or tolerance.reference == "best":
-        return None
-    reference = tolerance.reference if tolerance.reference in part.labels else "largest"
-    ref = find_reference(reference, part.labels, part._rows.rows.groups.shares)
-    return part._rows.moved_by_unknown(part.labels.index(clause.group), ref)
 
 
 def _left_out(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
@@ -444,7 +435,7 @@ def _unjudged(audit: Audit, tolerance: Tolerance) -> tuple[list[str], float]:
     small = _small(audit, tolerance)
     shares = dict(zip(audit.labels, audit._groups.columns["share"], strict=True))
     share = float(sum(shares[group] for group in small))
-    if share >= tolerance.smallest and audit._rows is not None:
+    if share >= tolerance.smallest:
         return [], 0.0
     return small, share
 
@@ -471,7 +462,7 @@ def _impacts(
         # A small reference is compared as well, with the largest of the others.
         left = [group for group in audit.labels if group not in small]
         against = table.reference if table.reference in left else "largest"
-        pooled = audit._held.pool(small, name)
+        pooled = audit._rows.pool(small, name)
         one = impact_table(pooled, reference=against, sensitive_name=audit.sensitive_name, **how)
         yield replace(one, numbers=tuple(n for n in one.numbers if n.group == name))
 

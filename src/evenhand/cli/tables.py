@@ -204,7 +204,7 @@ class Asked:
         from ..measures.cell_files import suppressed_in
 
         lost = {file: suppressed_in(file) for file in list_files(self.files)}
-        return {file: one.text for file, one in lost.items() if one is not None}
+        return {file: text for file, text in lost.items() if text}
 
 
 def column_names(columns: group.Roles) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def cells(
     writing.check_free(out)
     edges = grid.bins if grid.edges is None else Cells.from_file(grid.edges).edges
     kept = count(files[0] if len(files) == 1 else files, grid.engine, columns, edges)
-    lost = None
+    lost = ""
     if grid.min_count is not None:
         kept, lost = cell_files.suppress(kept, grid.min_count)
     cell_files.write_cells(kept, out, writing.force, lost)
@@ -271,8 +271,8 @@ def cells(
         f"{kept.n:,} people{unknown} in {kept.n_cells:,} cells of {kept.edges.kind}, "
         f"{out.stat().st_size:,} bytes: {out}"
     )
-    if lost is not None:
-        say(lost.text)
+    if lost:
+        say(lost)
 
 
 # ------------------------------------------------------------------------------------------------

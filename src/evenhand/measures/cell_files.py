@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,26 +202,9 @@ KEY = FORMAT.encode()
 _SUM, _SMALL = b"evenhand.sha256", b"evenhand.suppressed"
 
 
-class Suppressed(NamedTuple):
-    """What was left out of cells: entries of fewer than `min_count` people of one group."""
-
-    min_count: int
-    entries: int
-    people: int
-    share: dict[str, float]
-
-    @property
-    def text(self) -> str:
-        """In a sentence."""
-        groups = ", ".join(f"{100 * v:.1f}% of {name}" for name, v in self.share.items())
-        return (
-            f"{self.people:,} people in {self.entries:,} entries of fewer than {self.min_count} "
-            f"were left out: {groups}."
-        )
-
-
-def suppress(cells: Cells, min_count: int) -> tuple[Cells, Suppressed]:
-    """Cells without the entries of fewer than so many people of one group, and what they held.
+def suppress(cells: Cells, min_count: int) -> tuple[Cells, str]:
+    """Cells without the entries of fewer than so many people of one group, and a sentence on
+    what they held.
 
     Parameters
     ----------
@@ -241,15 +224,16 @@ def suppress(cells: Cells, min_count: int) -> tuple[Cells, Suppressed]:
     whole, gone = (
         np.bincount(cells.group[rows], cells.count[rows], size) for rows in (keep | True, ~keep)
     )
-    names = map(label_text, cells.labels)
-    share = dict(zip(names, (gone / np.maximum(whole, 1.0)).tolist(), strict=True))
-    lost = Suppressed(min_count, int((~keep).sum()), int(gone.sum()), share)
+    shares = zip(map(label_text, cells.labels), gone / np.maximum(whole, 1.0), strict=True)
+    groups = ", ".join(f"{100 * share:.1f}% of {name}" for name, share in shares)
+    lost = (
+        f"{int(gone.sum()):,} people in {(~keep).sum():,} entries of fewer than {min_count} were "
+        f"left out: {groups}."
+    )
     return cells.take(keep), lost
 
 
-def write_cells(
-    cells: Cells, path: Any, force: bool = False, suppressed: Suppressed | None = None
-) -> Path:
+def write_cells(cells: Cells, path: Any, force: bool = False, suppressed: str = "") -> Path:
     """Write cells to a regular file that appears whole or not at all.
 
     Parameters
@@ -258,15 +242,15 @@ def write_cells(
     path : str or Path
     force : bool
         Overwrite a file that exists.
-    suppressed : Suppressed, optional
-        Said in the file, so that who reads it knows.
+    suppressed : str
+        What was left out, said in the file, so that who reads it knows.
     """
     from pyarrow import parquet
 
     table = cells.to_arrow()
     said = dict(table.schema.metadata)
-    if suppressed is not None:
-        said[_SMALL] = json.dumps(suppressed._asdict()).encode()
+    if suppressed:
+        said[_SMALL] = suppressed.encode()
     table = table.replace_schema_metadata({**said, _SUM: _digest(table, said)})
     # Bytes of the same place in numbers side by side: a quarter less than numbers one by one.
     floats = [field.name for field in table.schema if field.name not in INTEGERS]
@@ -277,21 +261,9 @@ def write_cells(
     return write_file(path, lambda temporary: parquet.write_table(table, temporary, **how), force)
 
 
-def suppressed_in(path: Any) -> Suppressed | None:
-    """What was left out before the file was written."""
-    said = (read_table(path).schema.metadata or {}).get(_SMALL)
-    if said is None:
-        return None
-    try:
-        lost = Suppressed(**json.loads(said))
-        counts = (lost.min_count, lost.entries, lost.people)
-        if not all(isinstance(v, int) and v >= 0 for v in counts):
-            raise ValueError(f"counts must be integers, got {counts}")
-        return lost._replace(share={str(k): float(v) for k, v in lost.share.items()})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise TableError(
-            f"{str(path)!r} does not say as it should what was left out of it: {error}"
-        ) from error
+def suppressed_in(path: Any) -> str:
+    """What was left out before the file was written, in a sentence; "" where nothing was."""
+    return (read_table(path).schema.metadata or {}).get(_SMALL, b"").decode(errors="replace")
 
 
 def is_cells(path: Any) -> bool:

@@ -151,13 +151,11 @@ class Entropies:
         """
         others = self.groups.n_groups - 1
         # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
-        terms = max(self._added(criterion) / others, 3.0)
+        added = abs(self.rows[criterion.joint].terms - self.rows[criterion.given].terms)
+        terms = max(added / others, 3.0)
         rows = np.sort(n * self.groups.shares)[:-1]
         chance = 1.0 + terms / np.maximum(rows, 1.0) * np.log(n / np.maximum(rows, 1.0))
         return float(np.sqrt(0.5 * terms * np.square(chance).sum()) / n)
-
-    def _added(self, criterion: Criterion) -> float:
-        return abs(self.rows[criterion.joint].terms - self.rows[criterion.given].terms)
 
     def joint(self, criterion: Criterion) -> RowLosses:
         """What was estimated with the tested variable: how, from what, with how much doubt."""

@@ -11,7 +11,6 @@ from typing import Any as _Any
 
 _HOME = {
     "About": ".page",
-    "plot_audit": ".plots",
 }
 
 __all__ = [*_HOME]

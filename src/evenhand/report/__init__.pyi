@@ -1,4 +1,3 @@
 """The public names as type checkers and editors see them; `__init__.py` loads them on first use."""
 
 from .page import About as About
-from .plots import plot_audit as plot_audit

@@ -337,8 +337,6 @@ def money_view(audit: Audit, favorable: str | None = None, unit: str = "") -> Vi
 
 def money_sentences(audit: Audit, favorable: str | None = None, unit: str = "") -> list[str]:
     """Return a sentence per group, the first as a lead."""
-    if audit._rows is None:
-        return [Lead(f"Mean scores differ by up to {number(audit.disparities.mean_score_gap)}.")]
     impact = audit.impact(at=(), favorable=favorable or "high")
     groups = widest_first(impact)
     sentences = [gap_words(impact, group, favorable, unit) for group in groups[:MOST_SENTENCES]]

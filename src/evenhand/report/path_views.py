@@ -324,13 +324,9 @@ def _panels(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
     charts = density_charts({f"model {k + 1}": audit for k, audit in enumerate(audits)}, 240)
     shown = []
     for k, (audit, chart) in enumerate(zip(audits, charts.values(), strict=True)):
-        heading = f"Model {k + 1} of {len(path)}: {weight_name(path.points[k].fairness_weight)}"
-        heading += " (selected)" if path.points[k] is path.selected else ""
-        parts = [
-            _point_words(path, k), figure_grid({f"Scores by {part_word(audit)}": chart}),
-            group_table(audit, _PANEL, file=""), _request(path, k),
-        ]  # fmt: skip
-        inner = section(View(heading, *parts), "h3")
+        drawn = figure_grid({f"Scores by {part_word(audit)}": chart})
+        parts = [drawn, group_table(audit, _PANEL, file=""), _request(path, k)]
+        inner = section(View(_point_words(path, k), *parts), "h3")
         shown.append(element("article", inner, class_="panel", data_panel=k, hidden=k != chosen))
     return element("section", group_legend(audits[0]), *shown)
 
