@@ -327,7 +327,7 @@ def test_a_grid_has_no_table():
 def test_the_average_never_predicts_worse_than_the_best_rung(monkeypatch):
     # The guard looks at what comes out, whatever went wrong on the way: here all weight is given
     # to the worst rung.
-    def worst(losses, effective, temperature):
+    def worst(losses, effective):
         share = np.zeros(len(losses))
         share[int(np.argmax(losses))] = 1.0
         return share

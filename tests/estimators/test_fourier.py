@@ -64,7 +64,7 @@ def test_losses_are_those_of_a_fit_without_the_row():
     _, result, _ = losses(s, y, a, conditions=[SCORE], C=10.0, gamma=0.5, n_components=30)
     random = np.random.RandomState(0)
     seed = random.randint(np.iinfo(np.int32).max)
-    folds = references._stratified_folds(a, 5, random)
+    folds = references._stratified_folds(a, random)
     z = ((s - s.mean()) / s.std())[:, None]
     features = RBFSampler(gamma=0.5, n_components=30, random_state=seed).fit_transform(z)
     out = folds == folds[0]
@@ -91,14 +91,12 @@ def test_units_do_not_matter():
 
 def test_folds_are_stratified():
     strata = np.repeat([0, 1, 2], [100, 7, 3])
-    folds = references._stratified_folds(strata, 5, np.random.RandomState(0))
+    folds = references._stratified_folds(strata, np.random.RandomState(0))
     for k, size in enumerate([100, 7, 3]):
         counts = np.bincount(folds[strata == k], minlength=5)
         assert counts.sum() == size
         assert counts.max() - counts.min() <= 1
-    assert (
-        len(np.unique(references._stratified_folds(strata[:3], 5, np.random.RandomState(0)))) == 3
-    )
+    assert len(np.unique(references._stratified_folds(strata[:3], np.random.RandomState(0)))) == 3
 
 
 def test_weights_undo_a_biased_sample():
@@ -125,14 +123,14 @@ def test_rows_of_zero_weight_do_not_train():
     flipped[:50] = 0
     # The folds are dealt by group, so the groups of the unused rows are kept in step.
     groups = resolve_groups(a, n_rows=400, sample_weight=weight)
-    folds = references._stratified_folds(a, 5, np.random.RandomState(0))
+    folds = references._stratified_folds(a, np.random.RandomState(0))
     z = references._standardize([s], groups.weight)
     sampler = RBFSampler(gamma=1.0, random_state=0).fit(z)
     rows = []
     for labels in (a, flipped):
         rows.append(
             references._cross_fit(
-                sampler, 1.0, z, np.eye(2)[labels], groups.weight, folds, groups.shares
+                sampler, 1.0, groups.shares, z, np.eye(2)[labels], groups.weight, folds
             )
         )
     assert_array_equal(rows[0][50:], rows[1][50:])
@@ -203,7 +201,6 @@ def test_awkward_variables(kind):
 def test_large_samples_choose_on_a_part(monkeypatch):
     s, y, a = normal(600)
     monkeypatch.setattr(references, "CHOICE_ROWS", 300)
-    monkeypatch.setattr(references, "BLOCK", 50)
     part = losses(s, y, a, conditions=[SCORE])
     assert part[2][SCORE] == pytest.approx(
         losses(s, y, a, conditions=[SCORE], C=1.0)[2][SCORE], abs=0.02
@@ -215,7 +212,6 @@ def test_large_samples_choose_on_a_part(monkeypatch):
     [
         ({"n_components": 0}, ValueError, r"`n_components` must be at least 1, got 0\."),
         ({"n_components": 1.5}, TypeError, r"`n_components` must be an integer, got 1\.5\."),
-        ({"n_folds": 1}, ValueError, r"`n_folds` must be at least 2, got 1\."),
         ({"C": -1.0}, ValueError, r"`C` must be a positive number or None, got -1\.0\. Hint:"),
         ({"gamma": 0.0}, ValueError, r"`gamma` must be a positive number or None, got 0\.0\."),
     ],

@@ -203,7 +203,7 @@ def descend(
     def look(weights: Array) -> Any:
         return objective_at(rows, basis, weights, kappa)
 
-    cold = cold_start(rows.shares, basis)
+    cold = cold_start(rows.shares, basis.n_terms)
     weights = cold if start is None else start
     seen = look(weights)
     if start is not None and not seen[0] <= cold_objective(rows):
@@ -248,9 +248,9 @@ def _penalty_forms(free: int, terms: int) -> Any:
     return center, mask, np.kron(center, np.diag(mask))
 
 
-def cold_start(shares: Array, basis: Basis) -> Array:
-    """Intercepts at the log odds of the group shares."""
-    out = np.zeros((len(shares) - 1, basis.n_terms))
+def cold_start(shares: Array, n_terms: int) -> Array:
+    """Weights, (K − 1, D), that say the group shares: intercepts at their log odds."""
+    out = np.zeros((len(shares) - 1, n_terms))
     out[:, 0] = np.log(shares[1:] / shares[0])
     return out
 
@@ -448,10 +448,7 @@ class Regression:
 
     def cold(self) -> Array:
         """Coefficients of the group shares."""
-        share = self.counts.sum(axis=1) + 1e-9
-        out = np.zeros((self.free, len(self.functions)))
-        out[:, 0] = np.log(share[1:] / share[0])
-        return out
+        return cold_start(self.counts.sum(axis=1) + 1e-9, len(self.functions))
 
     def hessian(self, prob: Array, functions: NDArray[Any] | None = None) -> Array:
         """(qD, qD); its sums in the precision of the functions, which may be others."""

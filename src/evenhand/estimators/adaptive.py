@@ -54,6 +54,7 @@ from .ranks import (
 from .rungs import (
     HANDICAP,
     LEAST_SHARE,
+    TEMPERATURE,
     Data,
     Ladder,
     Rung,
@@ -88,14 +89,11 @@ class Adaptive:
 
     λ = 1 − tr S² / 2 tr S for a fit with the smoothing matrix S.
 
-    Parameters
-    ----------
-    temperature : float
-        Probabilities of the rungs are averaged with weights ∝ exp(−n · loss / temperature), where
-        loss is the leave-one-out loss in nats; towards 0 only the best one counts.
-
     Notes
     -----
+    Probabilities of the rungs are averaged with weights ∝ exp(−n · loss / 4), where loss is the
+    leave-one-out loss in nats.
+
     Costs a sort of each variable and of each derived coordinate (beyond 100,000 rows a search among
     quantiles), and beyond 16,384 rows an amount that does not depend on n; where the distribution
     is one that only partitions follow, some seconds at a million rows. The result does not change
@@ -123,13 +121,8 @@ class Adaptive:
     True
     """
 
-    def __init__(self, temperature: float = 4.0) -> None:
-        if not temperature > 0:
-            raise ValueError(f"`temperature` must be positive, got {temperature}.")
-        self.temperature = temperature
-
     def __repr__(self) -> str:
-        return f"Adaptive(temperature={self.temperature})"
+        return "Adaptive()"
 
     def row_losses(
         self,
@@ -195,10 +188,10 @@ class Adaptive:
     def _one(self, name: str, level: Levels, data: Data) -> Rung:
         """The pool of one variable."""
         cells = gather_one(level, data.weight, data.groups, data.folds)
-        rungs = Ladder(cells, (name,)).climb(self.temperature / data.effective)
+        rungs = Ladder(cells, (name,)).climb(TEMPERATURE / data.effective)
         planes = _lines(name, level) if data.effective >= LEAST_ROWS else []
         partitions = self._partitions(planes, _best(rungs), data)
-        pooled = combine([*rungs, *partitions], data, self.temperature)
+        pooled = combine([*rungs, *partitions], data)
         return replace(pooled, prior_bias=_prior_bias(rungs[0]))
 
     def _two(
@@ -222,7 +215,7 @@ class Adaptive:
             best = alone[0].mean_outside - (_STEPS_GAIN - HANDICAP) / data.effective
         else:
             cells, finer = _grids(pair, data)
-            smooth = Ladder(cells, names).climb(self.temperature / data.effective)
+            smooth = Ladder(cells, names).climb(TEMPERATURE / data.effective)
             bias, best = _prior_bias(smooth[0]), min(best, _best(smooth))
         partitions = []
         if data.effective >= LEAST_ROWS and best > 0:
@@ -233,7 +226,7 @@ class Adaptive:
         rungs = [*smooth, *partitions, *alone]
         if len(rungs) == 1:
             return rungs[0]
-        return replace(combine(rungs, data, self.temperature), prior_bias=bias)
+        return replace(combine(rungs, data), prior_bias=bias)
 
     def _refine(
         self, rungs: list[Rung], least: float, make: Callable[[], Ladder], data: Data
@@ -242,7 +235,7 @@ class Adaptive:
         reached = _best(rungs)
         if reached > least + self._reach(data):
             return rungs
-        share = weigh([r.mean_outside for r in rungs], data.effective, self.temperature)
+        share = weigh([r.mean_outside for r in rungs], data.effective)
         kept = [r for r, w in zip(rungs, share, strict=True) if w >= 0.1 * share.max()]
         again = make().repeat(kept)
         # A fine grid does not predict worse than a coarse one, save where a fit failed on it.
@@ -250,7 +243,7 @@ class Adaptive:
 
     def _reach(self, data: Data) -> float:
         """A loss so far above the least one has no share in the average."""
-        return -self.temperature * np.log(LEAST_SHARE) / data.effective
+        return -TEMPERATURE * np.log(LEAST_SHARE) / data.effective
 
     def _partitions(
         self, planes: Sequence[tuple[Plane, Callable[[], Plane]]], best: float, data: Data

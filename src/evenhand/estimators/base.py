@@ -19,7 +19,9 @@ from ..kernels import Rows, make_rows, with_score
 from ..kernels.basis import Basis, get_basis
 from .estimation import RowLosses, largest_loss, refuse_many_variables
 
-LOSSES = ("in-sample", "leave-one-out", "balanced")
+# Share of the leave-one-out loss in the one that estimates an entropy. In-sample is low and
+# leave-one-out high by the same amount to first order.
+LOSSES = {"in-sample": 0.0, "leave-one-out": 1.0, "balanced": 0.5}
 
 
 class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -115,7 +117,7 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
         if self.losses not in LOSSES:
             raise ValueError(f"`losses` must be one of {', '.join(LOSSES)}, got {self.losses!r}.")
         refuse_many_variables(conditions, type(self).__name__)
-        out = {}
+        out, share = {}, LOSSES[self.losses]
         most = largest_loss(groups)
         for condition in conditions:
             second = variables[condition[1]] if len(condition) == 2 else None
@@ -126,19 +128,11 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
             else:
                 inside, outside = self._cluster_losses(rows, basis, groups.cluster)
             np.minimum(outside, most, out=outside)
-            if self.losses == "in-sample":
-                value = inside
-            elif self.losses == "leave-one-out":
-                value = outside
-            else:
-                # In-sample is low and leave-one-out high by the same amount to first order.
-                value = np.add(inside, outside, out=inside)
-                value *= 0.5
+            value = (1.0 - share) * inside + share * outside
             name = f"{self.basis} {type(self).__name__}, {basis.n_terms} terms"
             terms = float((groups.n_groups - 1) * basis.n_terms)
             # A few clusters draw the fit to themselves, so that losses in sample spread too little.
             few = groups.cluster is not None and self.losses == "balanced"
             influence = outside if few else value
-            left_out = {"in-sample": 0.0, "balanced": 0.5, "leave-one-out": 1.0}[self.losses]
-            out[condition] = RowLosses(value, influence, name, terms, left_out=left_out * terms)
+            out[condition] = RowLosses(value, influence, name, terms, left_out=share * terms)
         return out

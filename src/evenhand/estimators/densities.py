@@ -297,7 +297,6 @@ Pair = tuple[Condition, Condition]
 # the information, 160 classes 2 %.
 _PER_CLASS, CLASSES, SURE = 64.0, (16, 160), 3.0
 _LEAST_PER_CLASS = 20.0
-TEMPERATURE = 4.0
 # Functions of u; total degree of those of z, and the degree up to which each variable has its own;
 # and by what roughness is multiplied for the penalty.
 _RUNGS = (
@@ -491,7 +490,7 @@ class _Ladder:
                 break
             last = len(rungs) - 1
         means = [float(design.entry_weight @ rung.outside) for rung in rungs]
-        share = weigh(means, n, TEMPERATURE)
+        share = weigh(means, n)
         terms, squares = (
             np.array([getattr(r, name) for r in rungs]) for name in ("terms", "squares")
         )

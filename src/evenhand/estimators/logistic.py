@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from ..kernels import Rows, passes_for
+from ..kernels import Rows, numpy_passes, passes_for
 from ..kernels.basis import Basis
 from ._leave_out import leave_out_by_cells, leave_out_rows, logistic_losses
 from ._newton import (
@@ -162,12 +162,8 @@ def _positive(kappa: float) -> float:
 def every(rows: Rows, stride: int) -> Rows:
     """Every `stride`-th row, of all workers together where there are several."""
     start = -rows.sums.first_row(len(rows.s)) % stride
-    columns: dict[str, Any] = {
-        name: getattr(rows, name)[start::stride].copy(order="K")
-        for name in ("s", "y", "codes", "probabilities", "weight")
-    }
-    whole = rows.sums.total(len(columns["s"])) if rows.whole else 0
-    return rows._replace(**columns, whole=whole)
+    some = numpy_passes.take(rows, np.arange(start, len(rows.s), stride))
+    return some._replace(whole=rows.sums.total(len(some.s)) if rows.whole else 0)
 
 
 def evaluate(

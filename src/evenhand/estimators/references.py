@@ -56,8 +56,8 @@ CHOICE_ROWS = 5_000
 WIDTH_ROWS = 1_000
 # Above this many weights, L-BFGS is cheaper than forming a Hessian.
 MAX_NEWTON_WEIGHTS = 600
-# Rows whose features are held at once when predicting.
-BLOCK = 65_536
+# Folds of the cross-fitting.
+FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,7 @@ class KNN:
     n_neighbors: int = 5
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_neighbors, bool) or not isinstance(self.n_neighbors, int | np.integer):
-            raise TypeError(f"`n_neighbors` must be an integer, got {self.n_neighbors!r}.")
-        if self.n_neighbors < 1:
-            raise ValueError(f"`n_neighbors` must be at least 1, got {self.n_neighbors}.")
+        _check_count("n_neighbors", self.n_neighbors)
 
     def row_losses(
         self,
@@ -213,6 +210,13 @@ class KNN:
         return _losses(counts, codes, weight, k, prior)
 
 
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"`{name}` must be an integer, got {value!r}.")
+    if value < 1:
+        raise InputError(name, f"be at least 1, got {value}")
+
+
 def _one_of_each(cluster: Index, weight: Array | None) -> tuple[Index, Array | None]:
     """(R, G) rows, one of each cluster in each of R draws, and weights of clusters if they differ.
 
@@ -257,29 +261,33 @@ def neighbor_counts(
     """
     points = np.column_stack(columns)
     masses = None if weight is None else np.column_stack([weight, np.square(weight)])
-    pooled = _Rows(points, masses)
+    pooled = _Rows(points)
     counts = np.zeros((len(points), 4), dtype=np.int64)
     mass = np.zeros((len(points), 4))
     by_group = np.argsort(codes, kind="stable")
     for rows in np.split(by_group, np.cumsum(np.bincount(codes))[:-1]):
         if len(rows) < 2:
             continue
-        own = _Rows(points[rows], None if masses is None else masses[rows])
-        near, sums = _look_near(own, pooled, min(n_neighbors, len(rows) - 1))
+        own = _Rows(points[rows])
+        near, radius = _look_near(own, pooled, min(n_neighbors, len(rows) - 1))
         counts[rows] = near[own.place]
         if masses is not None:
+            sums = np.hstack([
+                own.add_up(masses[rows], own.places, radius, near[:, 0]),
+                pooled.add_up(masses, own.places, radius, near[:, 2]),
+            ])  # fmt: skip
             mass[rows] = sums[own.place] - np.tile(masses[rows], 2)
     own_near, own_below, near, below = counts.T
     return NeighborCounts(own_near, own_below, near, below, None if masses is None else mass)
 
 
 class _Rows:
-    """A tree of rows, and one of their distinct places, to each of which copies and masses belong.
+    """A tree of rows, and one of their distinct places, each of which has its copies.
 
     Among many equal rows the nearest would take a walk over all of them; among places it does not.
     """
 
-    def __init__(self, points: Array, masses: Array | None) -> None:
+    def __init__(self, points: Array) -> None:
         order = np.lexsort(points.T)
         ordered = points[order]
         is_new = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
@@ -287,9 +295,6 @@ class _Rows:
         self.place = np.empty(len(points), dtype=np.intp)
         self.place[order] = np.cumsum(is_new) - 1
         self.copies = np.bincount(self.place)
-        self.masses = None
-        if masses is not None:
-            self.masses = np.column_stack([np.bincount(self.place, m) for m in masses.T])
         self.tree = KDTree(self.places, metric="chebyshev", leaf_size=_LEAF_SIZE)
         self.tree_of_rows = self.tree
         if len(self.places) < len(points):
@@ -309,22 +314,23 @@ class _Rows:
         """Other rows within `radius` of a row at each center; −1 where the radius is negative."""
         return self.tree_of_rows.query_radius(centers, radius, count_only=True) - 1
 
-    def add_up(self, centers: Array, radius: Array, counts: NDArray[np.int64]) -> Array:
-        """Sums of the masses within `radius`, over at most about `_LISTED` rows at a time."""
-        if self.masses is None:
-            return np.zeros((len(centers), 2))
+    def add_up(
+        self, masses: Array, centers: Array, radius: Array, counts: NDArray[np.int64]
+    ) -> Array:
+        """Sums of the masses of rows within `radius`, of at most about `_LISTED` at a time."""
+        by_place = np.column_stack([np.bincount(self.place, m) for m in masses.T])
         ends = np.flatnonzero(np.diff(np.cumsum(counts) // _LISTED)) + 1
         sums = []
         for some, within in zip(np.split(centers, ends), np.split(radius, ends), strict=True):
             near = self.tree.query_radius(some, within)
             starts = np.cumsum([0, *map(len, near[:-1])])
             # No ball is empty: it holds its center.
-            sums.append(np.add.reduceat(self.masses[np.concatenate(near)], starts))
+            sums.append(np.add.reduceat(by_place[np.concatenate(near)], starts))
         return np.concatenate(sums)
 
 
 def _look_near(own: _Rows, pooled: _Rows, k: int) -> tuple[NDArray[np.int64], Array]:
-    """The four counts of rows at the places of a group, and sums of masses over both balls.
+    """The four counts of rows at the places of a group, and the radius of the larger balls.
 
     Distances within `_TOLERANCE` units in the last place count as equal. Values on a lattice (a
     target rounded to 0.01) are not exactly equidistant in binary, and which of them came out
@@ -344,8 +350,7 @@ def _look_near(own: _Rows, pooled: _Rows, k: int) -> tuple[NDArray[np.int64], Ar
     if len(tied):
         counts[tied, 0] = own.count(centers[tied], most[tied])
         counts[tied, 1] = own.count(centers[tied], below[tied])
-    sums = [rows.add_up(centers, most, counts[:, j]) for rows, j in ((own, 0), (pooled, 2))]
-    return counts, np.concatenate(sums, axis=1)
+    return counts, most
 
 
 def _unit_spread(values: Array, weight: Array | None) -> Array:
@@ -375,8 +380,10 @@ def _losses(
     tied = np.flatnonzero((counts.pooled - counts.pooled_below > 1) & ~same)
     losses[tied] = _tied_digamma(counts, tied, k[tied])
     losses += digamma(sizes) - digamma(k) - np.log(sizes)
-    if weight is not None:
-        losses += _weight_ratio(counts, weight.min())
+    if weight is not None and counts.mass is not None:
+        # The mean weight near each row, over that of its own group there.
+        losses += _log_mean(counts.pooled, counts.mass[:, 2:], weight.min())
+        losses -= _log_mean(counts.own, counts.mass[:, :2], weight.min())
     return np.where(alone, prior, losses)
 
 
@@ -392,13 +399,6 @@ def _tied_digamma(counts: NeighborCounts, rows: Index, k: NDArray[np.int64]) -> 
     mean = pooled_below + j + u * j / (t + 1.0)
     variance = u * j * (t + u + 1.0) * (t - j + 1.0) / (np.square(t + 1.0) * (t + 2.0))
     return digamma(mean) + 0.5 * polygamma(2, mean) * variance
-
-
-def _weight_ratio(counts: NeighborCounts, least: float) -> Array:
-    """Log of the mean weight near each row, over that of its own group there."""
-    assert counts.mass is not None
-    pooled = _log_mean(counts.pooled, counts.mass[:, 2:], least)
-    return pooled - _log_mean(counts.own, counts.mass[:, :2], least)
 
 
 def _log_mean(count: NDArray[np.int64], mass: Array, least: float) -> Array:
@@ -428,9 +428,6 @@ class Fourier:
     ----------
     n_components : int
         D, the number of random features.
-    n_folds : int
-        Folds of the cross-fitting, stratified by group; whole clusters where rows are clustered.
-        Lowered to the number of rows or clusters.
     C : float, optional
         Inverse penalty of scikit-learn's LogisticRegression. By default the one of
         `PENALTIES` with the least cross-fitted loss on at most 5,000 rows.
@@ -441,7 +438,8 @@ class Fourier:
 
     Notes
     -----
-    Every loss comes from a fit that did not see its row, so an entropy is high, and information
+    There are five folds, stratified by group; whole clusters where rows are clustered. Every loss
+    comes from a fit that did not see its row, so an entropy is high, and information
     low, by about (number of effective weights) / 2n. Probabilities are mixed with the shares of
     the groups at the rate 1/n, so a group that a fold's fit has not seen costs a finite loss; n is
     the effective number of rows or clusters.
@@ -474,18 +472,12 @@ class Fourier:
     """
 
     n_components: int = 100
-    n_folds: int = 5
     C: float | None = None
     gamma: float | None = None
     random_state: Any = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("n_components", 1), ("n_folds", 2)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise TypeError(f"`{name}` must be an integer, got {value!r}.")
-            if value < least:
-                raise InputError(name, f"be at least {least}, got {value}")
+        _check_count("n_components", self.n_components)
         for name in ("C", "gamma"):
             value = getattr(self, name)
             if value is not None and not 0 < value < np.inf:
@@ -507,28 +499,24 @@ class Fourier:
             weight = np.ones(groups.n_known)
         # A proxy has no strata; its likeliest group spreads the rows about as evenly.
         strata = membership.argmax(axis=1)
-        some = np.flatnonzero(weight > 0)
-        chosen_rows = some
-        if len(some) > CHOICE_ROWS:
-            chosen_rows = random.choice(some, CHOICE_ROWS, replace=False)
+        chosen_rows = np.flatnonzero(weight > 0)
+        if len(chosen_rows) > CHOICE_ROWS:
+            chosen_rows = random.choice(chosen_rows, CHOICE_ROWS, replace=False)
         seed = random.randint(np.iinfo(np.int32).max)
         if groups.cluster is None:
-            folds = _stratified_folds(strata, self.n_folds, random)
+            folds = _stratified_folds(strata, random)
         else:
-            n_folds = min(self.n_folds, groups.n_units)
-            folds = cluster_folds(groups.cluster, strata, n_folds, random)
+            folds = cluster_folds(groups.cluster, strata, min(FOLDS, groups.n_units), random)
         guess = groups.shares / max(groups.n_effective, 2.0)
         out = {}
         for condition in conditions:
             z = _standardize([variables[name] for name in condition], weight)
-            gamma = self.gamma
-            if gamma is None:
-                gamma = _median_gamma(z[chosen_rows[:WIDTH_ROWS]])
+            gamma = self.gamma or _median_gamma(z[chosen_rows[:WIDTH_ROWS]])
             sampler = RBFSampler(gamma=gamma, n_components=self.n_components, random_state=seed)
             sampler.fit(z)
             rows = (z, membership, weight, folds)
             best = self.C or _best_penalty(sampler, [v[chosen_rows] for v in rows], guess)
-            value = _cross_fit(sampler, best, *rows, guess)
+            value = _cross_fit(sampler, best, guess, *rows)
             words = f"logistic on {self.n_components} Fourier features, C = {best:g}"
             out[condition] = RowLosses(value, value, words)
         return out
@@ -536,20 +524,18 @@ class Fourier:
 
 def _best_penalty(sampler: RBFSampler, rows: list[Any], guess: Array) -> float:
     """The inverse penalty with the least cross-fitted loss on (z, membership, weight, folds)."""
-    z, membership, weight, folds = rows
     losses = {
-        C: np.average(_cross_fit(sampler, C, z, membership, weight, folds, guess), weights=weight)
-        for C in PENALTIES
+        C: np.average(_cross_fit(sampler, C, guess, *rows), weights=rows[2]) for C in PENALTIES
     }
     return min(losses, key=losses.__getitem__)
 
 
-def _stratified_folds(strata: Index, n_folds: int, random: np.random.RandomState) -> Index:
+def _stratified_folds(strata: Index, random: np.random.RandomState) -> Index:
     """Fold of each row: every stratum dealt out in turn, starting where the last one ended."""
     order = random.permutation(len(strata))
     order = order[np.argsort(strata[order], kind="stable")]
     folds = np.empty(len(strata), dtype=np.intp)
-    folds[order] = np.arange(len(strata)) % min(n_folds, len(strata))
+    folds[order] = np.arange(len(strata)) % min(FOLDS, len(strata))
     return folds
 
 
@@ -570,11 +556,11 @@ def _median_gamma(z: Array) -> float:
 def _cross_fit(
     sampler: RBFSampler,
     C: float,
+    guess: Array,
     z: Array,
     membership: Array,
     weight: Array,
     folds: Index,
-    guess: Array,
 ) -> Array:
     """−Σ_k p_ik log ρ_k(zᵢ) per row, ρ fitted without the row's fold and mixed with a guess.
 
@@ -583,22 +569,14 @@ def _cross_fit(
     features = sampler.transform(z)
     losses = np.empty(len(z))
     for fold in np.unique(folds):
-        inside = folds != fold
+        inside, outside = folds != fold, folds == fold
         predict = _fit(C, features[inside], membership[inside], weight[inside])
-        outside = np.flatnonzero(~inside)
-        for start in range(0, len(outside), BLOCK):
-            rows = outside[start : start + BLOCK]
-            proba = (1.0 - guess.sum()) * predict(features[rows]) + guess
-            losses[rows] = -(membership[rows] * np.log(proba)).sum(axis=1)
+        proba = (1.0 - guess.sum()) * predict(features[outside]) + guess
+        losses[outside] = -(membership[outside] * np.log(proba)).sum(axis=1)
     return losses
 
 
-def _fit(
-    C: float,
-    features: Array,
-    membership: Array,
-    weight: Array,
-) -> Any:
+def _fit(C: float, features: Array, membership: Array, weight: Array) -> Any:
     """A function from features to (rows, K) probabilities, zero for groups not seen."""
     n_groups = membership.shape[1]
     entry_weight = weight[:, None] * membership
@@ -608,11 +586,9 @@ def _fit(
         certain = np.zeros(n_groups)
         certain[seen] = 1.0
         return lambda features: np.tile(certain, (len(features), 1))
-    small = features.shape[1] * len(seen) <= MAX_NEWTON_WEIGHTS
-    if small:
-        model = LogisticRegression(C=C, solver="newton-cholesky", max_iter=100, tol=1e-5)
-    else:
-        model = LogisticRegression(C=C, solver="lbfgs", max_iter=100, tol=1e-4)
+    is_small = features.shape[1] * len(seen) <= MAX_NEWTON_WEIGHTS
+    solver, tol = ("newton-cholesky", 1e-5) if is_small else ("lbfgs", 1e-4)
+    model = LogisticRegression(C=C, solver=solver, max_iter=100, tol=tol)
     known_once = len(rows) == len(features) and (rows == np.arange(len(features))).all()
     with warnings.catch_warnings():
         # The penalty keeps any fit finite, and a loss off in its fourth digit is no news.

@@ -38,6 +38,8 @@ LARGE_ROWS = 1500
 
 # Clusters are left out in at most this many folds.
 _FOLDS = 50
+# Rungs are averaged in shares ∝ exp(−n · loss / TEMPERATURE): towards 0 only the best one counts.
+TEMPERATURE = 4.0
 # Shares of the average below which a rung does not count.
 LEAST_SHARE = 1e-3
 # Nats over all rows by which a partition must predict better than a smooth rung to weigh the same:
@@ -197,23 +199,23 @@ def blend(inside: Any, outside: Any, lean: float) -> Any:
     return (1.0 - lean) * inside + lean * outside
 
 
-def weigh(losses: Sequence[float], effective: float, temperature: float) -> Array:
-    """Shares ∝ exp(−n · loss / temperature)."""
+def weigh(losses: Sequence[float], effective: float) -> Array:
+    """Shares ∝ exp(−n · loss / TEMPERATURE)."""
     loss = np.array(losses)
-    share = np.exp(-effective / temperature * (loss - loss.min()))
+    share = np.exp(-effective / TEMPERATURE * (loss - loss.min()))
     share[share < LEAST_SHARE] = 0.0
     return share / share.sum()
 
 
-def combine(rungs: Sequence[Rung], data: Data, temperature: float) -> Rung:
+def combine(rungs: Sequence[Rung], data: Data) -> Rung:
     """Pool rungs."""
     n = data.effective
-    share = weigh([r.mean_outside + r.handicap / n for r in rungs], n, temperature)
+    share = weigh([r.mean_outside + r.handicap / n for r in rungs], n)
     pooled = _average(rungs, share, data)
     # With these weights the average is within T·log(rungs) of the best rung, over all rows; more
     # means that something went wrong on the way, and then the best one stands alone. (Always
     # keeping the best one costs up to 17 % of the error at 500 rows: it is often ahead by luck.)
-    slack = temperature * np.log(len(rungs)) + HANDICAP
+    slack = TEMPERATURE * np.log(len(rungs)) + HANDICAP
     best = int(np.argmin([r.mean_outside for r in rungs]))
     if pooled.mean_outside <= rungs[best].mean_outside + slack / n:
         return pooled

@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpotrs
 
 from .._core.arrays import Array
 from ..kernels import Rows, get_kernels, numpy_passes
-from ._newton import cholesky, cold_objective, damped_newton
+from ._newton import cholesky, cold_objective, cold_start, damped_newton
 
 Index = NDArray[np.intp]
 
@@ -364,8 +364,7 @@ class SplineTerm:
             # Else worse than knowing nothing: the data have moved too far for them to help.
             if start[0] <= rows.n * cold_objective(rows):
                 return fit_table(table, weights, start, last_step)
-        weights = np.zeros((rows.n_groups - 1, self.basis.n_terms))
-        weights[:, 0] = np.log(rows.shares[1:] / rows.shares[0])
+        weights = cold_start(rows.shares, self.basis.n_terms)
         return fit_table(table, weights, table.look(weights), last_step)
 
     def cell_of(self, rows: Rows) -> Index:

@@ -381,11 +381,11 @@ class Passes(ABC):
             return objective, sums.score - kappa * slope, sums.hessian + kappa * form
 
         shares, entropy = self.batch.shares, self.batch.entropy
-        weights = cold_start(shares, self.basis) if start is None else start
+        weights = cold_start(shares, self.basis.n_terms) if start is None else start
         seen = look(weights)
         if start is not None and not seen[0] <= entropy + 1e-6:
             # Worse than knowing nothing: the rows have moved too far for the old weights to help.
-            weights = cold_start(shares, self.basis)
+            weights = cold_start(shares, self.basis.n_terms)
             seen = look(weights)
         if not np.isfinite(seen[0]):
             raise NoDescent
