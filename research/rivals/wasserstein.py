@@ -14,7 +14,7 @@ from evenhand._core.validation import check_column, check_index
 from evenhand.data.folds import make_folds
 from evenhand.data.groups import resolve_groups
 from evenhand.data.weights import check_weight
-from evenhand.training.group_features import barycenter, distribution
+from evenhand.training.group_features import distribution
 from evenhand.training.linear import ScoresWithGroups
 from evenhand.training.stack import fit_out_of_fold
 
@@ -221,7 +221,12 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
         for share, (support, rank) in zip(membership.T, self._distributions, strict=True):
             rows = np.flatnonzero(share)
             level = np.interp(noisy[rows], support, rank)
-            target = barycenter(level, self.group_shares_, self._distributions[:-1])
+            target = np.sum([
+                p * np.interp(level, ranks, scores)
+                for p, (scores, ranks) in zip(
+                    self.group_shares_, self._distributions[:-1], strict=True
+                )
+            ], axis=0)  # fmt: skip
             moved[rows] += share[rows] * target
         t = float(self.interpolation)
         return (1.0 - t) * scores + t * moved

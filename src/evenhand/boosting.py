@@ -15,6 +15,7 @@ Each is half the deviance up to a constant. The 0.7 is both libraries' own safeg
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from importlib.util import find_spec
 from numbers import Integral
 from typing import Any
@@ -40,20 +41,17 @@ LEARNING_RATES = {"xgboost": 0.3, "lightgbm": 0.1}
 POISSON_STEP = 0.7
 
 
-def objective(
-    bound: Any,
-    loss: str = "squared",
-    library: str = "xgboost",
-    *,
-    fairness_weight: float = 1.0,
-    plain_rounds: int = PLAIN_ROUNDS,
-    learning_rate: float | None = None,
-) -> FairnessObjective:
-    """Σ ω·loss + λ·c·Ĩ as an objective, c = ½ Σω·(null deviance).
+class FairnessObjective:
+    """Σ ω·loss + λ·c·Ĩ as an objective, c = ½ Σω·(null deviance); `objective` for short.
 
     That is n·½·(null deviance) times deviance/null deviance + λ·Ĩ, so `fairness_weight` means what
     it means in :class:`evenhand.FairRidge`, and the loss has the scale that the library gives it: a
     sum over rows, with which `min_child_weight`, `lambda` and the like keep their meaning.
+
+    For `xgboost.train(..., obj=)`, `lightgbm.train({"objective": ...})`, and `objective=` of
+    `XGBRegressor` and `LGBMRegressor`. Counts rounds by its calls, and starts from the first one
+    again when all scores are equal, as they are when a training begins, or when told by `reset`.
+    One instance serves one training at a time. LightGBM trains with a copy, which has the counts.
 
     Parameters
     ----------
@@ -74,11 +72,12 @@ def objective(
         η·gradient/curvature, so with η times the bound of the fairness term's curvature it is the
         longest that is safe.
 
-    Returns
-    -------
-    FairnessObjective
-        For `xgboost.train(..., obj=)`, `lightgbm.train({"objective": ...})`, and `objective=` of
-        `XGBRegressor` and `LGBMRegressor`.
+    Attributes
+    ----------
+    round : int
+        Calls since training began.
+    value : float
+        Ĩ in training at the last round with a fairness term; NaN before.
 
     Examples
     --------
@@ -92,44 +91,26 @@ def objective(
     >>> gradient.shape, fair.round
     ((200,), 1)
     """
-    check_bound(bound)
-    check_library(library)
-    check_nonnegative("fairness_weight", fairness_weight)
-    if not isinstance(plain_rounds, Integral) or not is_number(plain_rounds, 0.0):
-        raise ValueError(f"`plain_rounds` must be a nonnegative integer, got {plain_rounds!r}.")
-    if learning_rate is None:
-        learning_rate = LEARNING_RATES[library]
-    if not is_number(learning_rate, 0.0) or not 0 < learning_rate <= 1:
-        raise ValueError(
-            f"`learning_rate` must be positive and at most 1, got {learning_rate!r}. Hint: the "
-            "number that the library is given, or None where it is given none."
-        )
-    return FairnessObjective(
-        bound, get_loss(loss), float(fairness_weight), int(plain_rounds), float(learning_rate)
-    )
-
-
-class FairnessObjective:
-    """A callable that gives a library gradient and curvature of each row; see :func:`objective`.
-
-    Counts rounds by its calls, and starts from the first one again when all scores are equal, as
-    they are when a training begins, or when told by `reset`. One instance serves one training at a
-    time. LightGBM trains with a copy, which has the counts.
-
-    Attributes
-    ----------
-    round : int
-        Calls since training began.
-    value : float
-        Ĩ in training at the last round with a fairness term; NaN before.
-    """
 
     def __init__(
-        self, bound: Any, loss: Loss, fairness_weight: float, plain_rounds: int,
-        learning_rate: float,
+        self, bound: Any, loss: str = "squared", library: str = "xgboost", *,
+        fairness_weight: float = 1.0, plain_rounds: Any = PLAIN_ROUNDS,
+        learning_rate: float | None = None,
     ) -> None:  # fmt: skip
-        self.bound, self.loss, self.learning_rate = bound, loss, learning_rate
-        self.fairness_weight, self.plain_rounds = fairness_weight, plain_rounds
+        check_bound(bound)
+        check_library(library)
+        check_nonnegative("fairness_weight", fairness_weight)
+        if not isinstance(plain_rounds, Integral) or not is_number(plain_rounds, 0.0):
+            raise ValueError(f"`plain_rounds` must be a nonnegative integer, got {plain_rounds!r}.")
+        if learning_rate is None:
+            learning_rate = LEARNING_RATES[library]
+        if not is_number(learning_rate, 0.0) or not 0 < learning_rate <= 1:
+            raise ValueError(
+                f"`learning_rate` must be positive and at most 1, got {learning_rate!r}. Hint: the "
+                "number that the library is given, or None where it is given none."
+            )
+        self.bound, self.loss, self.learning_rate = bound, get_loss(loss), float(learning_rate)
+        self.fairness_weight, self.plain_rounds = float(fairness_weight), int(plain_rounds)
         self._row_bound = RowBound(bound, refresh=REFRESH)
         self.reset()
 
@@ -140,9 +121,10 @@ class FairnessObjective:
 
     def __deepcopy__(self, memo: Any) -> FairnessObjective:
         # LightGBM and `clone` copy what they are given; the rows need not be there twice.
-        return FairnessObjective(
-            self.bound, self.loss, self.fairness_weight, self.plain_rounds, self.learning_rate
-        )
+        out = copy(self)
+        out._row_bound = RowBound(self.bound, refresh=REFRESH)
+        out.reset()
+        return out
 
     def __repr__(self) -> str:
         return (
@@ -171,7 +153,10 @@ class FairnessObjective:
             self.reset()
         if self.round == 0:
             check_target(self.loss, y)
-            self._unit = _half_null_deviance(self.loss, y, weight)
+            # ½ Σω·deviance of the best constant: what the libraries' losses of it add up to.
+            target = y.astype(np.float64)
+            null = np.asarray(weighted_mean(target, weight))
+            self._unit = 0.5 * weighted_sum(self.loss.deviance(target, null), weight)
         gradient, curvature = derivatives(self.loss, y.astype(margin.dtype, copy=False), margin)
         if weight is not None:
             gradient *= weight
@@ -202,21 +187,11 @@ class FairnessObjective:
         curvature += bar.astype(curvature.dtype, copy=False)
 
 
-def _half_null_deviance(loss: Loss, y: Floats, weight: Floats | None) -> float:
-    """½ Σω·deviance of the best constant: what the libraries' losses of it add up to."""
-    y = y.astype(np.float64)
-    null = np.asarray(weighted_mean(y, weight))
-    return 0.5 * weighted_sum(loss.deviance(y, null), weight)
+class FairnessMetric:
+    """Ĩ of a set of rows, or deviance/(null deviance) + λ·Ĩ; less is better; `metric` for short.
 
-
-def metric(
-    bound: Any,
-    loss: str = "squared",
-    library: str = "xgboost",
-    *,
-    fairness_weight: float | None = None,
-) -> FairnessMetric:
-    """Ĩ of a set of rows, or deviance/(null deviance) + λ·Ĩ; less is better.
+    For `xgboost.train(..., custom_metric=)`, `lightgbm.train(..., feval=)`, and `eval_metric=` of
+    their regressors, which evaluate it after each round.
 
     Parameters
     ----------
@@ -224,43 +199,33 @@ def metric(
         A term bound to the rows of validation; several for several sets, which are told apart by
         their numbers of rows.
     loss : {"squared", "poisson", "gamma"}
-        As for :func:`objective`.
+        As for `objective`.
     library : {"xgboost", "lightgbm"}
     fairness_weight : float, optional
         λ of the sum. By default Ĩ alone, which is least for a model that says nothing: for
         watching, not for stopping.
-
-    Returns
-    -------
-    FairnessMetric
-        For `xgboost.train(..., custom_metric=)`, `lightgbm.train(..., feval=)`, and `eval_metric=`
-        of their regressors.
     """
-    bounds = list(bound) if isinstance(bound, Sequence) else [bound]
-    for each in bounds:
-        check_bound(each)
-    if not bounds or len({each.groups.n_rows for each in bounds}) < len(bounds):
-        raise ValueError(
-            "`bound` must hold terms whose numbers of rows differ, got "
-            f"{[each.groups.n_rows for each in bounds]}. Hint: one metric for each set of rows."
-        )
-    if fairness_weight is not None:
-        check_nonnegative("fairness_weight", fairness_weight)
-    check_library(library)
-    return FairnessMetric(bounds, get_loss(loss), library, fairness_weight)
-
-
-class FairnessMetric:
-    """A callable that libraries evaluate after each round; see :func:`metric`."""
 
     def __init__(
-        self, bounds: list[Any], loss: Loss, library: str, fairness_weight: float | None
-    ) -> None:
-        self._bounds = {bound.groups.n_rows: bound for bound in bounds}
-        self.loss, self.library, self.fairness_weight = loss, library, fairness_weight
+        self, bound: Any, loss: str = "squared", library: str = "xgboost", *,
+        fairness_weight: float | None = None,
+    ) -> None:  # fmt: skip
+        bounds = list(bound) if isinstance(bound, Sequence) else [bound]
+        for each in bounds:
+            check_bound(each)
+        self._bounds = {each.groups.n_rows: each for each in bounds}
+        if not bounds or len(self._bounds) < len(bounds):
+            raise ValueError(
+                "`bound` must hold terms whose numbers of rows differ, got "
+                f"{[each.groups.n_rows for each in bounds]}. Hint: one metric for each set of rows."
+            )
+        if fairness_weight is not None:
+            check_nonnegative("fairness_weight", fairness_weight)
+        check_library(library)
+        self.loss, self.library, self.fairness_weight = get_loss(loss), library, fairness_weight
         criterion = bounds[0].criterion.name
         # Libraries show it, and XGBoost reads it from the callable.
-        self.__name__ = criterion if fairness_weight is None else f"{loss.name}+{criterion}"
+        self.__name__ = criterion if fairness_weight is None else f"{loss}+{criterion}"
 
     def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> Any:
         """Name and value, and for LightGBM that less is better; XGBRegressor wants the value."""
@@ -280,6 +245,10 @@ class FairnessMetric:
         if self.library == "lightgbm":
             return self.__name__, value, False
         return (self.__name__, value) if with_dataset else value
+
+
+objective = FairnessObjective
+metric = FairnessMetric
 
 
 LOSSES: dict[str, Loss] = {

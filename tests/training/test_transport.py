@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from evenhand.training.group_features import N_LEVELS, Transport, barycenter, distribution
+from evenhand.training.group_features import N_LEVELS, Transport, distribution
 
 
 def normal_groups(n=20_000):
@@ -85,11 +85,7 @@ def test_slopes_are_those_of_the_pieces():
     assert len(transport.knots[0]) == N_LEVELS
 
 
-def test_distribution_and_barycenter():
+def test_distribution():
     support, rank = distribution(np.array([1.0, 2.0, 2.0, 5.0]), np.array([1.0, 1.0, 1.0, 0.0]))
     assert support.tolist() == [1.0, 2.0]
     assert rank == pytest.approx([1 / 6, 4 / 6])
-    middle = barycenter(np.array([0.5]), np.array([0.25, 0.75]), [
-        (np.array([0.0, 2.0]), np.array([0.25, 0.75])), (np.array([8.0]), np.array([0.5])),
-    ])  # fmt: skip
-    assert middle == pytest.approx([0.25 * 1.0 + 0.75 * 8.0])

@@ -44,9 +44,12 @@ class Shown:
 
 
 class Tabled(Shown):
-    """A result that is one table, whose columns `_columns` gives."""
+    """A result that is one table: of its `columns`, or of what `_columns` gives."""
 
-    _columns: Callable[[], dict[str, Any]]
+    columns: dict[str, Any]
+
+    def _columns(self) -> dict[str, Any]:
+        return self.columns
 
     def to_frame(self, backend: str | None = None) -> Any:
         """The table as a data frame.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from .._core.validation import is_number
 from ..data.criteria import CONDITIONAL, get_criterion
 from ..measures.losses import Loss
 from ..training.linear import FairLinear
+from .on_dask import run_dask
+from .on_spark import run_spark
 from .workers import ARGUMENTS
 
 
@@ -87,21 +88,13 @@ def fit(
     if y is None:
         raise ValueError("`y` must be given, got None.")
     library = type(data).__module__.split(".")[0]
-    run_there: Callable[..., Any]
-    if library.startswith("dask"):
-        from .on_dask import run_dask
-
-        run_there = run_dask
-    elif library == "pyspark":
-        from .on_spark import run_spark
-
-        run_there = run_spark
-    else:
+    there = {"pyspark": run_spark}.get(library, run_dask if library.startswith("dask") else None)
+    if there is None:
         raise TypeError(
             "`data` must be a Dask DataFrame, a Dask Array or a PySpark DataFrame, got "
             f"{type(data).__name__}. Hint: rows in memory need no cluster."
         )
-    first, n_workers, columns = run_there(
+    first, n_workers, columns = there(
         model, data, client_or_spark, numbers, sensitive_features, features, float(timeout)
     )
     fitted = first.result

@@ -55,9 +55,6 @@ class Alternatives(Tabled, Paged):
     held_out: str
     sensitive_name: str
 
-    def _columns(self) -> dict[str, list[Any]]:
-        return self.columns
-
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
         return json_safe({"format": "evenhand.alternatives", "version": 1, **vars(self)})
@@ -92,7 +89,11 @@ def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alt
         value = np.array(columns[name])
         error = np.array(columns[f"{name}_stderr"])
         columns[f"{what}_difference"] = (value - value[best]).tolist()
-        columns[f"{what}_margin"] = (z * _paired(points, name, error, best)).tolist()
+        # Standard errors of differences from the chosen one, which move together.
+        together = correlation(points, name)[best]
+        variance = error**2 + error[best] ** 2 - 2.0 * together * error * error[best]
+        variance[best] = 0.0
+        columns[f"{what}_margin"] = (z * np.sqrt(np.clip(variance, 0.0, None))).tolist()
     columns["meets_floor"] = [floor is None or bool(value >= floor) for value in accuracy]
     columns["meets_limit"] = [limit is None or bool(value <= limit) for value in unfairness]
     columns["chosen"] = [k == best for k in range(len(names))]
@@ -128,15 +129,6 @@ def _measure_all(path: FairnessPath, others: dict[str, Any]) -> tuple[list[str],
     return names, points
 
 
-def _paired(points: list[PathPoint], name: str, error: Any, best: int) -> Any:
-    """Standard errors of differences from one of the models."""
-    together = correlation(points, name)[best]
-    variance = error**2 + error[best] ** 2 - 2.0 * together * error * error[best]
-    out = np.sqrt(np.clip(variance, 0.0, None))
-    out[best] = 0.0
-    return out
-
-
 def _reason(columns: dict[str, list[Any]], k: int, request: Request, mixed: bool, met: bool) -> str:
     """Why a model was chosen, or not, in words."""
     symbol, criterion = request.accuracy.symbol, request.criterion
@@ -157,10 +149,7 @@ def _reason(columns: dict[str, list[Any]], k: int, request: Request, mixed: bool
         failed.append(f"{symbol} {value:.4f} is below the floor {request.min_accuracy:g}")
     if failed:
         return "not chosen: " + ", and ".join(failed)
-    words = [
-        _words(columns, k, "accuracy", symbol),
-        _words(columns, k, "unfairness", criterion),
-    ]
+    words = [_words(columns, k, "accuracy", symbol), _words(columns, k, "unfairness", criterion)]
     return f"not chosen: {', and '.join(words)}"
 
 

@@ -13,6 +13,7 @@ square), so the factor is built alike, with the Fisher information of its probab
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,18 +52,26 @@ def low_rank_factor(
     moves : bool
         Whether their mean and spread move with them.
     """
-    root, weights = weights_root(term, rows, inverse), term.weights_at(rows)
+    basis, weights = term.basis, term.weights_at(rows)
+    if isinstance(term, LSPCTerm):
+        information = _lspc_information(rows, basis, weights, term.beta)
+        cross_of = partial(_lspc_cross, basis=basis, weights=weights, beta=term.beta)
+    elif isinstance(term, SplineTerm):
+        information = term.tabulate(rows).information(weights)
+        cross_of = partial(term.cross, weights=weights)
+    else:
+        information = objective_at(rows, basis, weights, term.kappa)[2]
+        cross_of = partial(_logistic_cross, basis=basis, weights=weights)
+    # R of RRᵀ = (−F_WW)⁻¹, per row and per unit of the score.
+    sizes, vectors = np.linalg.eigh(information)
+    keep = sizes > LEAST_SHARE * sizes[-1]
+    root = vectors[:, keep] / np.sqrt(sizes[keep]) * inverse / np.sqrt(rows.n)
     out = np.empty((len(rows.s), root.shape[1]))
     # Means of what each row's score does to its own terms, and of that times z: what a moving mean
     # and spread take from every row.
     plain, along = np.zeros(root.shape[1]), np.zeros(root.shape[1])
     for block, part in numpy_passes.blocks(rows):
-        if isinstance(term, LSPCTerm):
-            cross = _lspc_cross(part, term.basis, weights, term.beta)
-        elif isinstance(term, SplineTerm):
-            cross = term.cross(part, weights)
-        else:
-            cross = _logistic_cross(part, term.basis, weights)
+        cross = cross_of(part)
         if slope is not None:
             cross *= slope[block]
         own = cross.T @ root
@@ -77,20 +86,6 @@ def low_rank_factor(
         taken += plain / rows.n
         out[block] -= taken * part.weight[:, None] if len(part.weight) else taken
     return out
-
-
-def weights_root(term: Any, rows: Rows, inverse: float) -> Array:
-    """What F_sW is multiplied by: R of RRᵀ = (−F_WW)⁻¹, per row and per unit of the score."""
-    basis, weights = term.basis, term.weights_at(rows)
-    if isinstance(term, LSPCTerm):
-        information = _lspc_information(rows, basis, weights, term.beta)
-    elif isinstance(term, SplineTerm):
-        information = term.tabulate(rows).information(weights)
-    else:
-        information = objective_at(rows, basis, weights, term.kappa)[2]
-    sizes, vectors = np.linalg.eigh(information)
-    keep = sizes > LEAST_SHARE * sizes[-1]
-    return vectors[:, keep] / np.sqrt(sizes[keep]) * inverse / np.sqrt(rows.n)
 
 
 def diagonal_bound(factor: Array) -> Array:
@@ -124,8 +119,10 @@ def _scores(rows: Rows, basis: Basis, weights: Array) -> tuple[Array, Array, Arr
     return m, slopes, weights @ m, weights @ slopes
 
 
-def _assemble(residual: Array, change: Array, phi: Array, slopes: Array) -> Array:
+def _assemble(rows: Rows, residual: Array, change: Array, phi: Array, slopes: Array) -> Array:
     """d(residual_k·φ_j)/du, (D(K − 1), n), in the order of the classifier's Hessian."""
+    if len(rows.weight):
+        residual, change = residual * rows.weight, change * rows.weight
     out = residual[:, None] * slopes
     out += change[:, None] * phi
     return out.reshape(-1, phi.shape[1])
@@ -140,9 +137,7 @@ def _logistic_cross(rows: Rows, basis: Basis, weights: Array) -> Array:
         rho = softmax(np.vstack([np.zeros_like(f[:1]), f]), axis=0)[1:]
         change = -rho * (moving - (rho * moving).sum(axis=0))
     residual = numpy_passes.labels(rows)[1:] - rho
-    if len(rows.weight):
-        residual, change = residual * rows.weight, change * rows.weight
-    return _assemble(residual, change, phi, slopes)
+    return _assemble(rows, residual, change, phi, slopes)
 
 
 def _lspc_ratios(f: Array, beta: float) -> tuple[Array, Array, Array, Array]:
@@ -163,9 +158,7 @@ def _lspc_cross(rows: Rows, basis: Basis, weights: Array, beta: float) -> Array:
     change = (t * bend - last) * moving + mean * (mean * moving).sum(axis=0)
     # The weights of all classes add up to a constant, so the first one moves against the others.
     residual, change = residual[1:] - residual[0], change[1:] - change[0]
-    if len(rows.weight):
-        residual, change = residual * rows.weight, change * rows.weight
-    return _assemble(residual, change, phi, slopes)
+    return _assemble(rows, residual, change, phi, slopes)
 
 
 def _lspc_information(rows: Rows, basis: Basis, weights: Array, beta: float) -> Array:
@@ -213,7 +206,7 @@ class RowBound:
     def evaluate(self, s: Array, scale: float = 1.0) -> tuple[float, Array, Array]:
         """scale·Ĩ, its gradient and scale·d, for scores that are known to be finite float64."""
         scores = self._bound.read(s)
-        value, gradient = self._bound.evaluate_read(s, scores)
+        value, gradient = self._bound.evaluate(s, scores=scores)
         inverse = scores.center[1]
         if self._age % self._refresh == 0 or self._inverse == 0.0:
             self._kept = diagonal_bound(self._curved.value_grad_curvature(s)[2])

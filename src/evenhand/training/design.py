@@ -85,9 +85,6 @@ class Scratch:
                 raise OSError(error.errno, self._full("there is no more room")) from error
             raise
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def __getitem__(self, rows: Any) -> NDArray[Any]:
         """Rows of a slice, or of row numbers."""
         return np.array(self._window(0, self.shape[0])[rows])
@@ -238,7 +235,7 @@ class FeatureMatrix:
 
     def rotated(
         self, weight: Vector | None, center: bool, n_kept: int = 0
-    ) -> tuple[FeatureMatrix, NDArray[np.float64], Vector]:
+    ) -> tuple[FeatureMatrix, Matrix, Vector]:
         """Z (n, m), Q (d, m) with orthonormal columns and the means: [X, E] − mean = Z Qᵀ.
 
         The last `n_kept` columns are in Z as they are, for penalties of their own.
@@ -280,7 +277,7 @@ class FeatureMatrix:
 
     def checked_moments(
         self, y: Vector, weight: Vector | None, center: bool
-    ) -> tuple[Vector, NDArray[np.float64], Vector]:
+    ) -> tuple[Vector, Matrix, Vector]:
         """As `moments`, with those of constant columns exactly zero; infinite ones are refused."""
         with np.errstate(over="ignore", invalid="ignore"):
             mean, gram, cross = self.moments(y, weight, center)
@@ -293,7 +290,7 @@ class FeatureMatrix:
 
     def moments(
         self, y: Vector, weight: Vector | None, center: bool
-    ) -> tuple[Vector, NDArray[np.float64], Vector]:
+    ) -> tuple[Vector, Matrix, Vector]:
         """Weighted column means, second moments XᵀΩX/n and XᵀΩy/n, about the means if `center`.
 
         One pass. The blocks are shifted by a rough mean first, so that centering afterwards does
@@ -385,6 +382,11 @@ class ReadsTables:
 
     encoder_: TableEncoder | None = None
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        return tags
+
     def _read_training(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Checked X and y; sets `encoder_`, `n_features_in_` and `feature_names_in_`."""
         self.encoder_ = None
@@ -393,20 +395,22 @@ class ReadsTables:
             self.feature_names_in_ = np.array(X.names, dtype=object)
             return X, y
         refuse_unreal(y=y)
-        if not needs_encoding(X):
-            refuse_unreal(X=X)
-            return validate_data(self, X, y, y_numeric=True, **self._accepts())
-        here().refuse(
-            "A table of text, categories or missing values",
-            "make numbers of them first, by evenhand.TableEncoder fitted on a sample of the rows.",
-        )
-        encoder = TableEncoder().fit(X)
-        encoded, y = validate_data(self, encoder.transform(X), y, y_numeric=True, **self._accepts())
-        self.encoder_ = encoder
-        # Of the table, as other estimators have it, and not of the columns it becomes.
-        self.n_features_in_ = encoder.n_features_in_
-        self.feature_names_in_ = encoder.feature_names_in_
-        return encoded, y
+        encoder = None
+        if needs_encoding(X):
+            here().refuse(
+                "A table of text, categories or missing values", "make numbers of them first, by "
+                "evenhand.TableEncoder fitted on a sample of the rows.",
+            )  # fmt: skip
+            encoder = TableEncoder().fit(X)
+            X = encoder.transform(X)
+        refuse_unreal(X=X)
+        X, y = validate_data(self, X, y, y_numeric=True, **self._accepts())
+        if encoder is not None:
+            self.encoder_ = encoder
+            # Of the table, as other estimators have it, and not of the columns it becomes.
+            self.n_features_in_ = encoder.n_features_in_
+            self.feature_names_in_ = encoder.feature_names_in_
+        return X, y
 
     def _read_features(self, X: Any) -> Any:
         """Checked X of new rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from math import hypot
@@ -185,20 +185,6 @@ def check_refits(estimator: Any) -> bool:
     return bool(fitted)
 
 
-def check_options(n_points: Any, confidence_level: Any) -> None:
-    """Numbers of `fairness_path`."""
-    if not isinstance(n_points, Integral) or n_points < 2:
-        raise InputError("n_points", f"be an integer of at least 2, got {n_points!r}")
-    check_confidence_level(confidence_level)
-
-
-def check_rows(X: Any, n_rows: int) -> None:
-    """X and y row by row; folds of a longer X would leave its last rows out in silence."""
-    n = _num_samples(X)
-    if n != n_rows:
-        raise InputError("X", f"have one row per entry of `y`: got {n} for {n_rows}")
-
-
 def check_varies(y: Vector) -> None:
     """Of a constant target there is nothing to explain."""
     if np.ptp(y) == 0:
@@ -220,23 +206,6 @@ def check_weights(fairness_weights: Any) -> list[float]:
     return sorted({0.0, *weights.tolist()})
 
 
-def warn_mixed(weights: Sequence[float], constant: Sequence[int], n_folds: int) -> None:
-    """Say where some folds give everybody one score, and the others do not."""
-    mixed = [
-        f"{weight:.4g} ({count} of {n_folds})"
-        for weight, count in zip(weights, constant, strict=True)
-        if 0 < count < n_folds
-    ]
-    if mixed:
-        warnings.warn(
-            "Some folds give everybody one score, and the others do not, at fairness weights "
-            f"{', '.join(mixed)}: what is measured there is of no one model, and `select` passes "
-            "over it. Hint: smaller weights, or fewer folds of more rows.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
 def fairness_path(
     estimator: Any,
     X: Any,
@@ -252,7 +221,7 @@ def fairness_path(
     offset: Any = None,
     given: Any = None,
     controls: Any = None,
-    n_points: int = 20,
+    n_points: Any = 20,
     criterion: str | None = None,
     measure_with: Any = "auto",
     confidence_level: float = 0.95,
@@ -344,7 +313,9 @@ def fairness_path(
     handle = Handle.find(estimator)
     name = check_criterion(criterion, handle, controls)
     fitted_before = check_refits(estimator)
-    check_options(n_points, confidence_level)
+    if not isinstance(n_points, Integral) or n_points < 2:
+        raise InputError("n_points", f"be an integer of at least 2, got {n_points!r}")
+    check_confidence_level(confidence_level)
     rows = _read_rows(
         handle, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
         frequency=frequency, cluster=cluster, exposure=exposure, offset=offset, given=given,
@@ -356,15 +327,10 @@ def fairness_path(
     folds = make_folds(cv, X, rows.target, rows.groups, random_state, rows.cluster)
     held_out = HeldOut(handle, rows, folds, n_jobs)
     spread = isinstance(fairness_weights, str) and fairness_weights == "auto"
-    if spread:
-        points = _measure_spread(held_out, gauge, name, int(n_points))
-    else:
-        points = _measure_given(held_out, gauge, check_weights(fairness_weights))
+    weights = None if spread else check_weights(fairness_weights)
+    points = _measure(held_out, gauge, name, weights, int(n_points))
     constant = tuple(held_out.n_constant(point.scores) for point in points)
-    if not spread:
-        # "auto" looks beyond where a larger weight helps; nobody has asked for that point.
-        warn_mixed([point.fairness_weight for point in points], constant, len(folds))
-    return FairnessPath(
+    path = FairnessPath(
         points=tuple(points),
         criterion=name,
         confidence_level=confidence_level,
@@ -382,6 +348,26 @@ def fairness_path(
         _handle=handle,
         _rows=rows,
     )
+    # "auto" looks beyond where a larger weight helps; nobody has asked for that point.
+    if not spread:
+        _warn_mixed(path)
+    return path
+
+
+def _warn_mixed(path: FairnessPath) -> None:
+    """Say where some folds give everybody one score, and the others do not."""
+    mixed = [
+        f"{path.points[k].fairness_weight:.4g} ({path.constant_folds[k]} of {path.n_splits})"
+        for k in np.flatnonzero(path.mixed)
+    ]
+    if mixed:
+        warnings.warn(
+            "Some folds give everybody one score, and the others do not, at fairness weights "
+            f"{', '.join(mixed)}: what is measured there is of no one model, and `select` passes "
+            "over it. Hint: smaller weights, or fewer folds of more rows.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _read_rows(handle: Handle, X: Any, y: Any, **columns: Any) -> Sample:
@@ -399,7 +385,10 @@ def _read_rows(handle: Handle, X: Any, y: Any, **columns: Any) -> Sample:
     for name in ("offset", "given"):
         if others[name] is not None:
             others[name] = check_column(others[name], name, rows.n_rows)
-    check_rows(others["X"], rows.n_rows)
+    # Folds of a longer X would leave its last rows out in silence.
+    n = _num_samples(others["X"])
+    if n != rows.n_rows:
+        raise InputError("X", f"have one row per entry of `y`: got {n} for {rows.n_rows}")
     check_varies(rows.target)
     if rows.controls is not None:
         others["summary"], _ = summarize_controls(rows.controls, rows.groups)
@@ -408,28 +397,20 @@ def _read_rows(handle: Handle, X: Any, y: Any, **columns: Any) -> Sample:
     return replace(rows, others=others)
 
 
-def _measure_spread(held_out: HeldOut, gauge: Gauge, name: str, n_points: int) -> list[PathPoint]:
-    """Points that spread evenly along the frontier of a criterion."""
+def _measure(
+    held_out: HeldOut, gauge: Gauge, name: str, weights: list[float] | None, n_points: int
+) -> list[PathPoint]:
+    """Points at given weights, or spread evenly along the frontier of a criterion."""
     points: dict[float, PathPoint] = {}
-    with progress(n_points) as advance:
+    with progress(n_points if weights is None else len(weights)) as advance:
 
         def evaluate(weight: float) -> tuple[float, float]:
-            points[weight] = point = gauge.read(weight, held_out.scores([weight])[0])
+            points[weight] = point = gauge.read(weight, held_out.scores(weight))
             advance()
             return max(point.measure(name).value, 0.0), point.accuracy
 
-        return [points[weight] for weight in spread_weights(evaluate, n_points)]
-
-
-def _measure_given(held_out: HeldOut, gauge: Gauge, weights: list[float]) -> list[PathPoint]:
-    """Points at given weights."""
-    points: list[PathPoint] = []
-    # One at a time where folds share work; all at once where jobs can be spread.
-    alone = held_out.handle.has_path or held_out.n_jobs in (None, 1)
-    size = 1 if alone else len(weights)
-    with progress(len(weights)) as advance:
-        for start in range(0, len(weights), size):
-            batch = weights[start : start + size]
-            points += map(gauge.read, batch, held_out.scores(batch))
-            advance(len(batch))
-    return points
+        if weights is None:
+            return [points[weight] for weight in spread_weights(evaluate, n_points)]
+        for weight in weights:
+            evaluate(weight)
+    return list(points.values())

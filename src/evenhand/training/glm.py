@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from types import MethodType
 from typing import Any, ClassVar
@@ -26,13 +26,7 @@ from .._core.arrays import Matrix, Vector
 from .._core.frames import json_safe, to_frame
 from .._core.validation import InputError, check_choice, check_column, check_confidence_level
 from .._core.views import Tabled
-from ..data.weights import (
-    check_exposure,
-    check_weight,
-    scale_to_count,
-    weighted_mean,
-    weighted_sum,
-)
+from ..data.weights import check_exposure, scale_to_count, weighted_mean, weighted_sum
 from ..measures.losses import Accuracy, Loss, get_loss
 from .design import FeatureMatrix, Scratch
 from .group_features import Slopes
@@ -104,9 +98,6 @@ class Relativities(Tabled):
     symbol: str
     confidence_level: float
 
-    def _columns(self) -> dict[str, list[Any]]:
-        return self.columns
-
     def deviance(self, backend: str | None = None) -> Any:
         """The deviance table, one row per model."""
         rows = {name: [of[name] for of in self.totals.values()] for name in TOTALS}
@@ -137,6 +128,7 @@ def _names(model: FairGLM) -> list[tuple[str, str]]:
     return out
 
 
+@dataclass(eq=False, repr=False)
 class FairGLM(FairLinear):
     """A generalized linear model with a fairness term.
 
@@ -256,39 +248,16 @@ class FairGLM(FairLinear):
     )
     __metadata_request__score: ClassVar = __metadata_request__predict
 
-    def __init__(
-        self,
-        family: str | Loss = "poisson",
-        criterion: str = "independence",
-        fairness_weight: float = 1.0,
-        alpha: float = 1e-3,
-        *,
-        link: str | None = None,
-        power: float = 1.5,
-        quantile: float = 0.5,
-        score: str = "mean",
-        classifier: str = "logistic",
-        basis: str = "auto",
-        kappa: float | str = "auto",
-        score_map: str = "auto",
-        group_features: str | None = None,
-        group_alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        rebalance: bool = False,
-    ):
-        super().__init__(
-            criterion, fairness_weight, alpha, classifier=classifier, basis=basis, kappa=kappa,
-            score_map=score_map, group_features=group_features, group_alpha=group_alpha,
-            fit_intercept=fit_intercept, max_iter=max_iter, tol=tol,
-        )  # fmt: skip
-        self.family = family
-        self.link = link
-        self.power = power
-        self.quantile = quantile
-        self.score = score
-        self.rebalance = rebalance
+    family: str | Loss = "poisson"
+    criterion: str = "independence"
+    fairness_weight: float = 1.0
+    alpha: float = 1e-3
+    _: KW_ONLY
+    link: str | None = None
+    power: float = 1.5
+    quantile: float = 0.5
+    score: str = "mean"  # type: ignore[assignment]
+    rebalance: bool = False
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the model by name."""
@@ -359,27 +328,7 @@ class FairGLM(FairLinear):
             exposure=exposure, offset=offset, given=given, controls=controls,
         )  # fmt: skip
 
-    def path_fitter(
-        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
-        exposure: Any = None, offset: Any = None, given: Any = None, controls: Any = None,
-        slopes: Slopes | None = None,
-    ) -> Callable[[float], FairGLM]:  # fmt: skip
-        """A function from `fairness_weight` to a fitted model, for many weights on the same rows.
-
-        The plain fit and its whitening are shared and solutions start one another; see
-        :meth:`FairRidge.path_fitter`.
-
-        Parameters
-        ----------
-        X, y, sensitive_features, sample_weight, exposure, offset, given, controls
-            As for `fit`.
-        slopes : Slopes, optional
-            Which of the last columns of X are slopes by group, penalized by `group_alpha`.
-        """
-        return self._path(
-            X, y, sensitive_features, sample_weight, slopes, exposure=exposure, offset=offset,
-            given=given, controls=controls,
-        )  # fmt: skip
+    path_fitter = FairLinear.path_fitter
 
     def predict(
         self, X: Any, *, sensitive_features: Any = None, exposure: Any = None, offset: Any = None
@@ -410,17 +359,14 @@ class FairGLM(FairLinear):
         kind = eta.dtype
         if offset is not None:
             eta = (eta + check_column(offset, "offset", len(eta))).astype(kind, copy=False)
-        mean = self._mean(eta)
+        if self.loss_.link.positive:
+            eta = np.maximum(eta, np.asarray(self._least_eta, dtype=kind))
+        mean = self.loss_.link.inverse(eta)
         if exposure is None:
             return mean
         if self.loss_.link.name != "log":
             self.loss_.per_unit(mean, None, mean)  # which says why not
         return (mean * check_exposure(exposure, len(eta))).astype(kind, copy=False)
-
-    def _mean(self, eta: NDArray[Any]) -> NDArray[Any]:
-        if self.loss_.link.positive:
-            eta = np.maximum(eta, np.asarray(self._least_eta, dtype=eta.dtype))
-        return self.loss_.link.inverse(eta)
 
     def _score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None,
@@ -439,17 +385,9 @@ class FairGLM(FairLinear):
         -------
         float
         """
-        mean = self.predict(X, sensitive_features=sensitive_features, offset=offset)
-        y, sample_weight, exposure = self._columns(
-            X, y=y, sample_weight=sample_weight, exposure=exposure
+        return self._accuracy(
+            X, y, sample_weight, exposure, sensitive_features=sensitive_features, offset=offset
         )
-        y = check_column(y, "y", len(mean))
-        weight = check_weight(sample_weight, len(y))
-        if exposure is not None:
-            y, weight = self.loss_.per_unit(y, weight, check_exposure(exposure, len(y)))
-        return self.accuracy.value(y, mean.astype(np.float64), weight)
-
-    score = _ScoreMethod(_score)
 
     def _loss(self) -> Loss:
         return get_loss(self.family, self.link, self.power, self.quantile)
@@ -530,16 +468,13 @@ class FairGLM(FairLinear):
             self._least_eta = problem.design.sums.least(float(least))
         return theta
 
-    @property
-    def covariance_(self) -> Matrix | None:
-        """Of intercept, `coef_` and `group_coef_`; see the attributes of the class."""
-        return self._find_errors()
-
     def _find_errors(self) -> Matrix | None:
-        """Find errors when they are first asked for, which takes longer than the fit."""
+        """Of intercept, `coef_` and `group_coef_`; found when first asked for, as it takes long."""
         if self._errors is not None:
             self._covariance, self._errors = self._errors(), None
         return self._covariance
+
+    covariance_ = property(_find_errors)
 
     def __getstate__(self) -> dict[str, Any]:
         if hasattr(self, "_errors"):
@@ -600,6 +535,11 @@ class FairGLM(FairLinear):
         }  # fmt: skip
         return Relativities(columns, self.totals_, self.loss_.name, self.loss_.link.name,
                             self.accuracy.symbol, confidence_level)  # fmt: skip
+
+
+FairGLM.score = _ScoreMethod(FairGLM._score)  # type: ignore[assignment]
+# scikit-learn looks at methods when a class is made, and then `score` was the parameter alone.
+FairGLM.__init_subclass__()
 
 
 def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:

@@ -73,10 +73,6 @@ class Membership:
         """
         if self.kind == "posterior":
             return classifier.predict_proba(X)
-        return self.recorded(sensitive_features, n_rows)
-
-    def recorded(self, sensitive_features: Any, n_rows: int) -> Matrix:
-        """Memberships of rows whose group is given, the shares of all where it is missing."""
         if sensitive_features is None:
             raise InputError(
                 "sensitive_features", "be given to predict when group_features='attribute': the "
@@ -125,14 +121,13 @@ def fit_group_classifier(classifier: Any, X: Any, groups: Groups, rows: Rows) ->
         return fit_logistic(_safe_indexing(X, rows), part)
     known, labels, weight = _labeled(part)
     model = clone(classifier)
-    if weight is None:
-        return model.fit(_safe_indexing(X, rows[known]), labels)
-    if not has_fit_parameter(model, "sample_weight"):
+    if weight is not None and not has_fit_parameter(model, "sample_weight"):
         raise ValueError(
             "`group_classifier` must accept `sample_weight` in fit, for weights and for proxies; "
             f"{type(model).__name__} does not."
         )
-    return model.fit(_safe_indexing(X, rows[known]), labels, sample_weight=weight)
+    more = {} if weight is None else {"sample_weight": weight}
+    return model.fit(_safe_indexing(X, rows[known]), labels, **more)
 
 
 def out_of_fold_groups(
@@ -162,10 +157,12 @@ def fit_logistic(X: Any, groups: Groups) -> Any:
     return Pipeline([("scale", scaler), ("classify", model)])
 
 
-def classifier_input(classifier: Any, X: Any) -> Any:
-    """X as it is for a classifier of the user's own, as checked numbers for the default one."""
+def classifier_input(classifier: Any, X: Any, numbers: Any = None) -> Any:
+    """X for a classifier of the user's own; `numbers`, or X checked, for the default one."""
     if classifier is not None:
         return X
+    if numbers is not None:
+        return numbers
     try:
         return check_array(X, accept_sparse="csr", dtype=np.float64)
     except ValueError as error:
@@ -289,22 +286,17 @@ class Slopes:
         """
         if isinstance(group_alpha, str):
             ridge, target, weight, unit = problem.least_squares(rows)
-            group_alpha = unit * self.leave_one_out(ridge, target, weight)
+            group_alpha = 0.0
+            # γ of least Σ ωᵢ(yᵢ − ŷ₋ᵢ)², or zero where there are rows enough.
+            if 0 < ridge.design.n <= MAX_ROWS * self.size:
+                typical, error = self.left_out_error(ridge, target, weight)
+                grid = [typical * step for step in GRID if step <= self.most]
+                group_alpha = unit * grid[int(np.argmin([error(gamma) for gamma in grid]))]
         if group_alpha == 0 or self.size == 0:
             return problem, float(group_alpha)
         penalty = problem.penalty.copy()
         penalty[-self.size :, -self.size :] += group_alpha * self.penalty()
         return problem.penalized(penalty), float(group_alpha)
-
-    def leave_one_out(self, problem: RidgeProblem, y: Vector, weight: Vector | None) -> float:
-        """γ of least Σ ωᵢ(yᵢ − ŷ₋ᵢ)², or zero where there are rows enough."""
-        if self.size == 0 or problem.design.n > MAX_ROWS * self.size:
-            return 0.0
-        typical, error = self.left_out_error(problem, y, weight)
-        if typical == 0.0:
-            return 0.0
-        grid = [typical * step for step in GRID if step <= self.most]
-        return grid[int(np.argmin([error(gamma) for gamma in grid]))]
 
     def left_out_error(
         self, problem: RidgeProblem, y: Vector, weight: Vector | None
@@ -382,7 +374,7 @@ class Transport:
         columns = [distribution(scores[order], weight[order]) for weight in membership.T]
         quantiles = [np.interp(levels, rank, support) for support, rank in columns]
         shares = membership.sum(axis=0) / membership.sum()
-        target = barycenter(levels, shares, columns)
+        target = np.sum([p * mine for p, mine in zip(shares, quantiles, strict=True)], axis=0)
         knots, values = [], []
         for mine in quantiles:
             # Levels that share a score, where many rows tie, go to the mean of their targets.
@@ -417,17 +409,6 @@ def distribution(ordered: Vector, weight: Vector) -> tuple[Vector, Vector]:
     weight = np.add.reduceat(weight, first)
     total = np.cumsum(weight)
     return ordered, (total - weight / 2.0) / total[-1]
-
-
-def barycenter(
-    levels: Vector, shares: Vector, distributions: Sequence[tuple[Vector, Vector]]
-) -> Vector:
-    """Σ_k p_k Q_k(level)."""
-    parts = [
-        p * np.interp(levels, rank, support)
-        for p, (support, rank) in zip(shares, distributions, strict=True)
-    ]
-    return np.sum(parts, axis=0)
 
 
 # ------------------------------------------------------------------------------------------------

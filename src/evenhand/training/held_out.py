@@ -5,17 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._core.arrays import Vector
+from .._core.arrays import Matrix, Rows, Vector
 from .._core.validation import InputError, check_column
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
@@ -24,8 +24,6 @@ from ..data.weights import cluster_sums, weighted_rows
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.losses import Accuracy, accuracy_of
 from ..measures.measures import Measure, critical_value, measure, standard_error
-
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -115,18 +113,19 @@ class Handle:
 
     def fit(self, fairness_weight: float, rows: Sample) -> Any:
         """Fit a copy."""
-        params = self.arguments(rows, rows.cluster is not None and self._takes_cluster())
+        params = self.arguments(rows, self._takes(self.step, "fit", "cluster"))
         if isinstance(self.estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
             step = self.parameter.split("__")[0]
             params = {f"{step}__{name}": value for name, value in params.items()}
         model = clone(self.estimator).set_params(**{self.parameter: fairness_weight})
         return model.fit(rows.others["X"], rows.target, **params)
 
-    def _takes_cluster(self) -> bool:
-        """Whether the step that is fair makes folds of its own, which must keep clusters whole."""
+    def _takes(self, step: Any, method: str, name: str) -> bool:
+        """Whether a method of a step is handed an argument."""
         if isinstance(self.estimator, Pipeline) and get_config()["enable_metadata_routing"]:
-            return bool(self.step.get_metadata_routing().fit.requests.get("cluster"))
-        return "cluster" in inspect.signature(self.step.fit).parameters
+            # There the steps' requests decide, and an unrequested argument is an error.
+            return bool(getattr(step.get_metadata_routing(), method).requests.get(name))
+        return name in inspect.signature(getattr(step, method)).parameters
 
     def predict(self, model: Any, rows: Sample) -> Vector:
         """Scores; group and offset are handed on where `predict` has a place for them.
@@ -134,15 +133,12 @@ class Handle:
         Without the exposure: a score is a rate.
         """
         target = model.steps[-1][1] if isinstance(model, Pipeline) else model
-        params = {"sensitive_features": self.labels(rows)}
-        if rows.others.get("offset") is not None:
-            params["offset"] = rows.others["offset"]
-        places = inspect.signature(target.predict).parameters
-        params = {name: value for name, value in params.items() if name in places}
-        if isinstance(model, Pipeline) and get_config()["enable_metadata_routing"]:
-            # There the steps' requests decide, and an unrequested argument is an error.
-            asked = target.get_metadata_routing().predict.requests
-            params = {name: value for name, value in params.items() if asked.get(name)}
+        given = {"sensitive_features": self.labels(rows), "offset": rows.others.get("offset")}
+        params = {
+            name: value
+            for name, value in given.items()
+            if value is not None and self._takes(target, "predict", name)
+        }
         return np.asarray(model.predict(rows.others["X"], **params), dtype=np.float64).ravel()
 
     @property
@@ -175,29 +171,24 @@ class HeldOut:
         self._parts = [(rows.take(train), rows.take(test)) for train, test in folds]
         self._fitters: list[Any] = []
 
-    def scores(self, fairness_weights: Sequence[float]) -> list[Vector]:
-        """One column of held-out scores for each weight."""
-        if self.handle.has_path:
-            # Threads: the fitters remember solutions, and their kernels release the lock.
-            pool = Parallel(n_jobs=self.n_jobs, prefer="threads")
-            if not self._fitters:
-                self._fitters = pool(delayed(self._start)(train) for train, _ in self._parts)
-
-            def follow(fitter: Callable[[float], Any], test: Sample) -> list[Vector]:
-                return [self.handle.predict(fitter(weight), test) for weight in fairness_weights]
-
-            columns = pool(
-                delayed(follow)(fitter, test)
-                for fitter, (_, test) in zip(self._fitters, self._parts, strict=True)
-            )
-            return [self._assemble(parts) for parts in zip(*columns, strict=True)]
-        parts = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_predict)(self.handle, weight, train, test)
-            for weight in fairness_weights
-            for train, test in self._parts
+    def scores(self, fairness_weight: float) -> Vector:
+        """Held-out scores of all rows at a weight."""
+        shared = self.handle.has_path
+        # Threads: the fitters remember solutions, and their kernels release the lock.
+        pool = Parallel(n_jobs=self.n_jobs, prefer="threads" if shared else None)
+        if shared and not self._fitters:
+            self._fitters = pool(delayed(self._start)(train) for train, _ in self._parts)
+        fitters = self._fitters or [
+            partial(self.handle.fit, rows=train) for train, _ in self._parts
+        ]
+        parts = pool(
+            delayed(_fit_predict)(self.handle, fitter, fairness_weight, test)
+            for fitter, (_, test) in zip(fitters, self._parts, strict=True)
         )
-        k = len(self.folds)
-        return [self._assemble(parts[j : j + k]) for j in range(0, len(parts), k)]
+        out = np.empty(self.n_rows)
+        for (_, test), part in zip(self.folds, parts, strict=True):
+            out[test] = part
+        return out
 
     def _start(self, train: Sample) -> Callable[[float], Any]:
         start = self.handle.estimator.path_fitter
@@ -213,15 +204,9 @@ class HeldOut:
             if len(test) > 1
         )
 
-    def _assemble(self, parts: Sequence[Vector]) -> Vector:
-        out = np.empty(self.n_rows)
-        for (_, test), part in zip(self.folds, parts, strict=True):
-            out[test] = part
-        return out
 
-
-def _fit_predict(handle: Handle, fairness_weight: float, train: Sample, test: Sample) -> Vector:
-    return handle.predict(handle.fit(fairness_weight, train), test)
+def _fit_predict(handle: Handle, fitter: Any, fairness_weight: float, test: Sample) -> Vector:
+    return handle.predict(fitter(fairness_weight), test)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -376,9 +361,7 @@ class Gauge:
         return estimate_entropies(criteria, columns, self.groups, self.estimator)
 
 
-def _thin(
-    influence: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None
-) -> Vector:
+def _thin(influence: Vector, weight: Vector | None, cluster: Rows | None = None) -> Vector:
     """Weighted and centered influence of evenly spaced rows or clusters, for correlations."""
     psi = influence
     if weight is not None:
@@ -389,7 +372,7 @@ def _thin(
     return psi[rows] - psi[rows].mean()
 
 
-def correlation(points: Sequence[PathPoint], name: str) -> NDArray[np.float64]:
+def correlation(points: Sequence[PathPoint], name: str) -> Matrix:
     """How the errors of one number at several points move together."""
     psi = np.array([p.influence[name] for p in points])
     size = np.linalg.norm(psi, axis=1)
@@ -397,9 +380,7 @@ def correlation(points: Sequence[PathPoint], name: str) -> NDArray[np.float64]:
     return psi @ psi.T
 
 
-def critical(
-    correlation: NDArray[np.float64], level: float, n_clusters: int | None = None
-) -> float:
+def critical(correlation: Matrix, level: float, n_clusters: int | None = None) -> float:
     """c with P(max_j Z_j ≤ c) = level for normal Z of this correlation: the max-t bound.
 
     With clusters Z is Student's t with one degree of freedom less than there are.
@@ -408,11 +389,12 @@ def critical(
     root = vectors * np.sqrt(np.clip(values, 0.0, None))
     rng = np.random.default_rng(0)
     largest = (rng.standard_normal((DRAWS, len(root))) @ root.T).max(axis=1)
-    if n_clusters is None:
-        return max(float(np.quantile(largest, level)), float(ndtri(level)))
-    freedom = n_clusters - 1
-    largest /= np.sqrt(rng.chisquare(freedom, DRAWS) / freedom)
-    return max(float(np.quantile(largest, level)), float(stdtrit(freedom, level)))
+    alone = ndtri(level)
+    if n_clusters is not None:
+        freedom = n_clusters - 1
+        largest /= np.sqrt(rng.chisquare(freedom, DRAWS) / freedom)
+        alone = stdtrit(freedom, level)
+    return max(float(np.quantile(largest, level)), float(alone))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -498,7 +480,7 @@ class Curve:
     def at(self, fairness_weight: float) -> Place:
         """The candidate at a weight; fitted and measured once."""
         if fairness_weight not in self._seen:
-            scores = self._held_out.scores([fairness_weight])[0]
+            scores = self._held_out.scores(fairness_weight)
             s, accuracy, influence = self._gauge.explain(scores)
             measures, judged = {}, []
             for name, gauge, limit in self._limits:

@@ -11,21 +11,22 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._core.arrays import Vector
 from .._core.progress import shown
 from .._core.validation import (
     InputError,
+    check_column,
     check_index,
     check_nonnegative,
     check_positive_integer,
@@ -34,7 +35,7 @@ from ..data.criteria import CONDITIONAL
 from ..data.encoding import read_controls
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
-from ..data.weights import check_weight, scale_to_count
+from ..data.weights import check_exposure, check_weight, scale_to_count
 from ..measures.losses import R2, Accuracy
 from .design import FeatureMatrix, ReadsTables, is_source
 from .group_features import GroupFeatures, Slopes
@@ -60,10 +61,15 @@ class ScoresWithGroups:
     __metadata_request__predict: ClassVar = {"sensitive_features": True}
     __metadata_request__score: ClassVar = {"sensitive_features": True}
 
+    @property
+    def accuracy(self) -> Accuracy:
+        """R²: how paths, reports and tables measure this model."""
+        return R2
+
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
     ) -> float:
-        """R² of the predictions.
+        """R² of the predictions, or what else `accuracy` is.
 
         Parameters
         ----------
@@ -76,14 +82,21 @@ class ScoresWithGroups:
         -------
         float
         """
-        prediction = self.predict(X, sensitive_features=sensitive_features)  # type: ignore[attr-defined]
-        y, sample_weight = self._columns(X, y=y, sample_weight=sample_weight)
-        return float(r2_score(y, prediction, sample_weight=sample_weight))
+        return self._accuracy(X, y, sample_weight, sensitive_features=sensitive_features)
 
-    def _columns(self, X: Any, **columns: Any) -> list[Any]:
-        """Columns that belong to the rows of X: as they are, or read from where X is."""
-        read = read_columns(X, columns) if is_source(X) else columns
-        return [read.get(name) for name in columns]
+    def _accuracy(
+        self, X: Any, y: Any, sample_weight: Any, exposure: Any = None, **columns: Any
+    ) -> float:
+        """The accuracy at the predictions from `columns`, of columns as they are or beside X."""
+        mean = self.predict(X, **columns)  # type: ignore[attr-defined]
+        given = {"y": y, "sample_weight": sample_weight, "exposure": exposure}
+        given = read_columns(X, given) if is_source(X) else given
+        y = check_column(given["y"], "y", len(mean))
+        weight = check_weight(given.get("sample_weight"), len(y))
+        if exposure is not None:
+            size = check_exposure(given["exposure"], len(y))
+            y, weight = self.accuracy.loss.per_unit(y, weight, size)
+        return self.accuracy.value(y, mean.astype(np.float64), weight)
 
 
 KINDS = ("posterior", "attribute")
@@ -108,16 +121,16 @@ def refuse_missing_groups(needed: bool) -> None:
 
 
 # Comparison and repr stay those of scikit-learn.
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
     """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
 
     takes_groups: ClassVar = True  # that were read before, in place of their labels
 
-    criterion: str = "independence"
-    fairness_weight: float = 1.0
-    alpha: float = 1e-3
-    _: KW_ONLY
+    if TYPE_CHECKING:  # fields of each model, in an order of its own
+        criterion: str
+        fairness_weight: float
+        alpha: float
     classifier: str = "logistic"
     basis: str = "auto"
     kappa: float | str = "auto"
@@ -127,11 +140,6 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
     fit_intercept: bool = True
     max_iter: int = 200
     tol: float = 1e-6
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _rows(self, y: Vector, weight: Vector | None, columns: Mapping[str, Any]) -> TrainingRows:
         """Columns as the loss takes them."""
@@ -253,10 +261,10 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         theta = problem.theta
         # The plain solve counts as an iteration.
         self.n_iter_, self.n_evaluations_ = 1, 0
-        self.unfairness_ = float("nan")
-        if prepared.bound is not None:
+        if prepared.bound is not None and self.fairness_weight > 0:
             theta = self._fit_fair(prepared, prepared.bound, on_path)
         else:
+            self.unfairness_ = prepared.plain()
             self.objective_ = problem.objective(theta)
         theta = self._keep_more(prepared, theta, on_path)
         X = problem.features.X
@@ -273,10 +281,26 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         """What else a subclass keeps of the solution; the solution, which it may shift."""
         return theta
 
-    def _path(self, *rows: Any, **columns: Any) -> Callable[[float], Any]:
-        """fairness_weight → fitted model; arguments as of `_start`."""
+    def path_fitter(
+        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
+        slopes: Slopes | None = None, **columns: Any,
+    ) -> Callable[[float], Any]:  # fmt: skip
+        """A function from `fairness_weight` to a fitted model, for many weights on the same rows.
+
+        The set-up is shared and solutions start one another. Solved more loosely than `fit`: a path
+        is for measuring, and the model chosen on it is refitted. :func:`fairness_path` uses this
+        method of any estimator that defines it beside its `fit`.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight, **columns
+            As for `fit`.
+        slopes : Slopes, optional
+            Which of the last columns of X are slopes by group, penalized by `group_alpha`.
+        """
+        signature(self.fit).bind(X, y, **columns)  # refuses what `fit` has no place for
         model = clone(self)
-        prepared = model._start(*rows, **columns)
+        prepared = model._start(X, y, sensitive_features, sample_weight, slopes, **columns)
         n = prepared.problem.design.n
 
         def fit(fairness_weight: float) -> FairLinear:
@@ -300,10 +324,6 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
 
     def _fit_fair(self, prepared: PathSolver, bound: BoundRegularizer, on_path: bool) -> Vector:
         problem = prepared.problem
-        if self.fairness_weight == 0:
-            self.unfairness_ = prepared.plain()
-            self.objective_ = problem.objective(problem.theta)
-            return problem.theta
         solution = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
         self.n_iter_, self.n_evaluations_ = max(solution.n_iter, 1), solution.n_evaluations
         theta = problem.at(solution.v)
@@ -385,6 +405,7 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         )
 
 
+@dataclass(eq=False, repr=False)
 class FairRidge(FairLinear):
     """Ridge regression with a fairness term.
 
@@ -483,10 +504,9 @@ class FairRidge(FairLinear):
     True
     """
 
-    @property
-    def accuracy(self) -> Accuracy:
-        """R²: how paths, reports and tables measure this model."""
-        return R2
+    criterion: str = "independence"
+    fairness_weight: float = 1.0
+    alpha: float = 1e-3
 
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
@@ -531,24 +551,7 @@ class FairRidge(FairLinear):
             sensitive_features=sensitive_features, sample_weight=sample_weight, controls=controls,
         )  # fmt: skip
 
-    def path_fitter(
-        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
-        controls: Any = None, slopes: Slopes | None = None,
-    ) -> Callable[[float], FairRidge]:  # fmt: skip
-        """A function from `fairness_weight` to a fitted model, for many weights on the same rows.
-
-        The set-up is shared and solutions start one another. Solved more loosely than `fit`: a path
-        is for measuring, and the model chosen on it is refitted. :func:`fairness_path` uses this
-        method of any estimator that defines it beside its `fit`.
-
-        Parameters
-        ----------
-        X, y, sensitive_features, sample_weight, controls
-            As for `fit`.
-        slopes : Slopes, optional
-            Which of the last columns of X are slopes by group, penalized by `group_alpha`.
-        """
-        return self._path(X, y, sensitive_features, sample_weight, slopes, controls=controls)
+    path_fitter = FairLinear.path_fitter
 
     def _prepare(self, design: FeatureMatrix, rows: TrainingRows, n_kept: int) -> RidgeProblem:
         return prepare_ridge(design, rows.y, rows.weight, self.alpha, self.fit_intercept, n_kept)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
-from itertools import pairwise
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,9 +47,7 @@ HINT = "take an undamaged copy, or write it again with `model.save` or evenhand 
 class Saves:
     """A model that writes itself into a file."""
 
-    def save(
-        self, path: Any, *, force: bool = False, about: Mapping[str, Any] | None = None
-    ) -> Path:
+    def save(self, path: Any, *, force: bool = False, about: Any = None) -> Path:
         """Write the fitted model as JSON, for :func:`evenhand.load`.
 
         Parameters
@@ -563,7 +560,9 @@ def _try(model: Any) -> None:
         _must((model.kind == "category") == bool(model.levels), "levels", "be there for a "
               "category, and only for it", model.levels)  # fmt: skip
     elif isinstance(model, Bands):
-        _check_bands(model)
+        # Edges that rise, and one name more than edges: else `make` says what is wrong.
+        like = "M8[us]" if isinstance(model.edges[0], str) else "f8"
+        Bands.make(model.edges, np.empty(0, dtype=like), model.labels)
     elif isinstance(model, TableModel):
         width = sum(len(column.features) for column in model.columns)
         _must(model.model.n_features_in_ == width, "columns", f"become {model.model.n_features_in_}"
@@ -601,18 +600,6 @@ def _members(model: Any) -> Any:
     held = [getattr(part, name, None) for part in (model, getattr(model, "estimator_", None))
             for name in ("_group_features", "_membership")]  # fmt: skip
     return next((members for members in held if members is not None), None)
-
-
-def _check_bands(bands: Bands) -> None:
-    edges: tuple[Any, ...] = bands.edges if isinstance(bands.edges, tuple) else ()
-    rising = len(edges) > 0 and len({type(edge) for edge in edges}) == 1
-    if rising and isinstance(edges[0], str):
-        rising = not any(np.isnat(np.datetime64(edge, "us")) for edge in edges)
-    else:
-        rising = rising and all(map(_is_finite, edges))
-    _must(rising and all(a < b for a, b in pairwise(edges)), "edges",
-          "be rising numbers or dates", edges)  # fmt: skip
-    _must(len(bands.labels) == len(edges) + 1, "labels", "be one more than edges", bands.labels)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -825,45 +812,25 @@ class TableModel(Saves):
         X, unseen = encode(table, self.columns)
         if not self.labels:
             return self.model.predict(X), unseen
-        columns = {name: self._column(table, name) for name in self.sensitive}
-        known = {_join(label): label for label in self.labels}
-        labels = [self._label(row, values, known)
-                  for row, values in enumerate(zip(*columns.values(), strict=True), 1)]  # fmt: skip
-        given = {name: np.array([label[k] for label in labels], dtype=object)
-                 for k, name in enumerate(columns)}  # fmt: skip
+        given = {name: self._column(table, name, k) for k, name in enumerate(self.sensitive)}
         return self.model.predict(X, sensitive_features=given), unseen
 
-    def _label(self, row: int, values: Any, known: dict[str, Any]) -> tuple[Any, ...]:
-        """The group of a row as training has it, in parts; of None where it is not known."""
-        if any(value is None or value != value for value in values):
-            return (None,) * len(values)
-        name = " × ".join(map(str, values))
-        # Or a number that is written in another way.
-        label = known.get(name, known.get(" × ".join(map(_plain, values))))
-        if label is None:
-            raise TableError(
-                f"Row {row} belongs to the group {quote(name)}, which was not there in training; "
-                f"there were {', '.join(map(quote, known))}. Hint: leave the group empty to use "
-                "the average over groups."
-            )
-        return label if isinstance(label, tuple) else (label,)
-
-    def _column(self, table: pa.Table, name: str) -> list[Any]:
-        if name not in self.banded:
-            return table.column(name).to_pylist()
-        bands = self.bands[self.banded.index(name)]
-        try:
-            return bands.apply(measurement(table.column(name))).tolist()
-        except ValueError as error:
-            kind = "dates" if bands.dates else "numbers"
-            raise TableError(
-                f"Column {quote(name)} is cut into bands by the model and must hold {kind}. Hint: "
-                "leave a cell empty where it is not known."
-            ) from error
-
-
-def _join(label: Any) -> str:
-    return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    def _column(self, table: pa.Table, name: str, place: int) -> NDArray[Any]:
+        """Labels of an attribute as training has them, also of numbers written in another way."""
+        if name in self.banded:
+            bands = self.bands[self.banded.index(name)]
+            try:
+                return bands.apply(measurement(table.column(name)))
+            except ValueError as error:
+                kind = "dates" if bands.dates else "numbers"
+                raise TableError(
+                    f"Column {quote(name)} is cut into bands by the model and must hold {kind}. "
+                    "Hint: leave a cell empty where it is not known."
+                ) from error
+        labels = [label[place] if isinstance(label, tuple) else label for label in self.labels]
+        known = {str(label): label for label in labels}
+        values = table.column(name).to_pylist()
+        return np.array([known.get(str(v), known.get(_plain(v), v)) for v in values], dtype=object)
 
 
 def _plain(label: Any) -> str:

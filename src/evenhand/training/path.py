@@ -13,20 +13,13 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.files import write_text
-from .._core.frames import json_safe, to_frame
+from .._core.frames import json_safe
 from .._core.validation import InputError, check_choice
-from .._core.views import Shown, view
+from .._core.views import Tabled, view
 from ..data.criteria import get_criterion
 from ..data.sample import Sample
 from ..measures.losses import R2, Accuracy
-from .held_out import (
-    Gauge,
-    Handle,
-    PathPoint,
-    correlation,
-    critical,
-    tabulate_points,
-)
+from .held_out import Gauge, Handle, PathPoint, correlation, critical, tabulate_points
 
 if TYPE_CHECKING:
     from .alternatives import Alternatives
@@ -159,7 +152,7 @@ class Unreachable(ValueError):
 
 
 @dataclass(eq=False)
-class FairnessPath(Shown):
+class FairnessPath(Tabled):
     """What fairness costs: the result of :func:`fairness_path`.
 
     Attributes
@@ -409,15 +402,6 @@ class FairnessPath(Shown):
         columns["dominated"] = self.dominated().tolist()
         columns["selected"] = [p is self.selected for p in self.points]
         return columns
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """One row per point.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-        """
-        return to_frame(self._columns(), backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the models and the rows, as plain values that JSON can hold."""

@@ -13,13 +13,13 @@ H(A) to stand in for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.arrays import Matrix, Vector
 from .._core.validation import InputError, check_choice, check_column, check_index, is_number
 from ..data.criteria import TARGET, Criterion, Variable, get_criterion
 from ..data.groups import Groups, resolve_groups
@@ -65,14 +65,10 @@ class Scores(NamedTuple):
 
     rows: dict[tuple[str, ...], Rows]
     constant: bool
-    back: Callable[[NDArray[np.float64]], None] | None
-    known: NDArray[np.float64]
+    bounded: bool
+    known: Vector
     center: tuple[float, float]
-    chain: NDArray[np.float64] | None = None
-
-    def slope(self, seen: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """dt/dz at t; None where classifiers see z."""
-        return None if self.back is None else 1.0 - (seen / LIMIT) ** 2
+    chain: Vector | None = None
 
 
 # ------------------------------------------------------------------------------------------------
@@ -98,15 +94,15 @@ def check_trainable(criterion: Criterion) -> Variable:
     return variable
 
 
-def check_kappa(kappa: Any, classifier: str) -> Any:
-    """A penalty that the classifier can use, as it was given."""
+def check_kappa(kappa: Any, classifier: str) -> None:
+    """Refuse a penalty that the classifier cannot use."""
     if isinstance(kappa, str) and kappa in ("auto", "published"):
         if kappa == "published" and classifier != "lspc":
             raise ValueError(
                 "`kappa` must be a number or 'auto', got 'published'. Hint: that is for "
                 "classifier='lspc'."
             )
-        return kappa
+        return
     if not is_number(kappa, 0.0):
         raise ValueError(
             f"`kappa` must be a nonnegative number, 'auto' or 'published', got {kappa!r}."
@@ -116,9 +112,9 @@ def check_kappa(kappa: Any, classifier: str) -> Any:
             "`kappa` must be positive with classifier='logistic', which keeps groups that a score "
             "tells apart without error finite, got 0."
         )
-    return kappa
 
 
+@dataclass(eq=False, repr=False)
 class BoundRegularizer:
     """A :class:`FairnessRegularizer` with target, groups and weights fixed.
 
@@ -134,21 +130,18 @@ class BoundRegularizer:
         What the information is divided by, in nats.
     """
 
-    def __init__(
-        self,
-        regularizer: FairnessRegularizer,
-        y: NDArray[np.float64] | None,
-        groups: Groups,
-        kappa: float | None = None,
-        *,
-        normalizer: float | None = None,
-        target_name: str = "y_true",
-    ):
+    regularizer: FairnessRegularizer
+    y: Vector | None
+    groups: Groups
+    kappa: Any = None
+    fixed: float | None = None
+    target_name: str = "y_true"
+
+    def __post_init__(self) -> None:
+        regularizer, groups, y = self.regularizer, self.groups, self.y
         self.criterion: Criterion = regularizer.criterion
-        self.groups, self.classifier = groups, regularizer.classifier
-        self.kappa = regularizer.penalty(groups.n_total) if kappa is None else kappa
-        self._regularizer, self._y = regularizer, y
-        self._fixed, self._target_name = normalizer, target_name
+        if self.kappa is None:
+            self.kappa = regularizer.penalty(groups.n_total)
         self._moving = check_trainable(self.criterion)
         self._standardized = regularizer.kappa != "published"
         # In units of the data the size of the scores counts; otherwise Ĩ does not see it.
@@ -169,11 +162,11 @@ class BoundRegularizer:
             else:
                 self._offset = -self._make_term(1).value(alone._replace(s=both.y, center=center))
             self.normalizer = self._offset
-        if normalizer is not None:
-            self.normalizer = normalizer
+        if self.fixed is not None:
+            self.normalizer = self.fixed
         elif self.normalizer <= LEAST_UNCERTAINTY * groups.entropy:
             raise InputError(
-                target_name, "the group completely, so no score can add to it: "
+                self.target_name, "the group completely, so no score can add to it: "
                 f"{self.criterion.name} is not defined", verb="determines",
                 hint="drop the leaking target or use criterion='independence'.",
             )  # fmt: skip
@@ -183,14 +176,14 @@ class BoundRegularizer:
 
     def _make_term(self, n_variables: int) -> Any:
         """A classifier of the group given so many variables."""
-        chosen = self._regularizer.chosen_basis
+        chosen = self.regularizer.chosen_basis
         if chosen == SPLINE:
             # Of some rows the penalty is in proportion to theirs.
-            share = self.kappa / self._regularizer.penalty(self.groups.n_total)
+            share = self.kappa / self.regularizer.penalty(self.groups.n_total)
             return SplineTerm(n_variables, self.kappa, share * ROUGHNESS)
         basis = get_basis(chosen, n_variables)
-        if self.classifier == "lspc":
-            return LSPCTerm(basis, self.kappa, free=self._regularizer.kappa == "auto")
+        if self.regularizer.classifier == "lspc":
+            return LSPCTerm(basis, self.kappa, free=self.regularizer.kappa == "auto")
         return LogisticTerm(basis, self.kappa)
 
     def _fix_rows(self) -> dict[int, Rows]:
@@ -202,72 +195,55 @@ class BoundRegularizer:
         alone, both = make_rows(self.groups), make_rows(self.groups, y)
         if not self._standardized:
             both = both._replace(center=alone.center)
-        elif y is not None and self._regularizer.is_bounded and both.center[3] != 0.0:
+        elif y is not None and self.regularizer.is_bounded and both.center[3] != 0.0:
             y = get_kernels().bound_scores(y, *both.center[2:], LIMIT)
             both = both._replace(y=y, center=alone.center)
         return {1: alone, 2: both}
 
     def take(self, rows: NDArray[np.intp]) -> BoundRegularizer:
         """The same term over some of the rows, with its penalty in proportion."""
-        y = None if self._y is None else self._y[rows]
+        y = None if self.y is None else self.y[rows]
         groups = self.groups.take(rows)
         kappa = self.kappa
         if self._standardized:
             kappa *= groups.n_total / self.groups.n_total
-        return BoundRegularizer(
-            self._regularizer, y, groups, kappa,
-            normalizer=self._fixed, target_name=self._target_name,
-        )  # fmt: skip
+        return replace(self, y=y, groups=groups, kappa=kappa)
 
     def simplified(self) -> BoundRegularizer:
         """The same term, in the same units, with a quadratic in place of splines."""
-        if self._regularizer.chosen_basis != SPLINE:
+        if self.regularizer.chosen_basis != SPLINE:
             return self
-        regularizer = copy(self._regularizer)
-        regularizer.basis = "quadratic"
-        return BoundRegularizer(
-            regularizer, self._y, self.groups, self.kappa, normalizer=self.normalizer,
-            target_name=self._target_name,
-        )  # fmt: skip
+        quadratic = replace(self.regularizer, basis="quadratic")
+        return replace(self, regularizer=quadratic, fixed=self.normalizer)
 
     def warm_start(self, other: BoundRegularizer) -> None:
         """Begin the next evaluation from another term's classifiers."""
         for (_, _, mine), (_, _, theirs) in zip(self._terms, other._terms, strict=True):
             mine.warm_start(theirs)
 
-    def read(self, s: NDArray[np.float64]) -> Scores:
+    def read(self, s: Vector) -> Scores:
         """Scores as the classifiers see them."""
         s = np.ascontiguousarray(self.groups.take_known(s))
         chain = None
         if self._moving.of:
-            s, chain = self._follow(s)
+            # The variable that moves with the score, and its derivative.
+            assert self._moving.value is not None
+            assert self._moving.slope is not None
+            parts = [s if name == "s" else self._plain_y for name in self._moving.of]
+            s = np.ascontiguousarray(self._moving.value(*parts), dtype=np.float64)
+            chain = np.broadcast_to(self._moving.slope(*parts), s.shape)
         center = standardizer(s, self._rows[1].weight) if self._standardized else (0.0, 1.0)
-        seen, inside, moves, back = s, center, self._standardized, None
-        if self._regularizer.is_bounded and center[1] != 0.0:
-            kernels = get_kernels()
-            seen = kernels.bound_scores(s, *center, LIMIT)
+        seen, inside, moves = s, center, self._standardized
+        bounded = self.regularizer.is_bounded and center[1] != 0.0
+        if bounded:
+            seen = get_kernels().bound_scores(s, *center, LIMIT)
             inside, moves = (0.0, 1.0), False
-
-            def back(gradient: NDArray[np.float64]) -> None:
-                kernels.unbound_gradient(
-                    self._rows[1]._replace(s=seen), s, *center, LIMIT, gradient
-                )
-
         rows = {}
         for _, condition, _ in self._terms:
             fixed = self._rows[len(condition)]
             whole = np.array([*inside, *fixed.center[2:]])
             rows[condition] = fixed._replace(s=seen, center=whole, moves=moves)
-        return Scores(rows, center[1] == 0.0, back, s, center, chain)
-
-    def _follow(self, s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The variable that moves with the score, and its derivative."""
-        assert self._moving.value is not None
-        assert self._moving.slope is not None
-        parts = [s if name == "s" else self._plain_y for name in self._moving.of]
-        column = np.asarray(self._moving.value(*parts), dtype=np.float64)
-        slope = np.asarray(self._moving.slope(*parts), dtype=np.float64)
-        return np.ascontiguousarray(column), np.broadcast_to(slope, s.shape)
+        return Scores(rows, center[1] == 0.0, bounded, s, center, chain)
 
     def value(self, y_pred: Any) -> float:
         """Ĩ of the scores."""
@@ -282,7 +258,7 @@ class BoundRegularizer:
                 total -= sign * self.groups.entropy  # a constant score says nothing
         return total / self.normalizer
 
-    def value_and_grad(self, y_pred: Any) -> tuple[float, NDArray[np.float64]]:
+    def value_and_grad(self, y_pred: Any) -> tuple[float, Vector]:
         """Ĩ of the scores and its gradient with respect to each of them.
 
         Parameters
@@ -297,18 +273,13 @@ class BoundRegularizer:
         return self.evaluate(check_column(y_pred, "y_pred", self.groups.n_rows))
 
     def evaluate(
-        self, s: NDArray[np.float64], scale: float = 1.0, rough: bool = False
-    ) -> tuple[float, NDArray[np.float64]]:
+        self, s: Vector, scale: float = 1.0, rough: bool = False, scores: Scores | None = None
+    ) -> tuple[float, Vector]:
         """scale·Ĩ and its gradient, for scores that are known to be finite float64.
 
         With `rough` the gradient may be off in its fourth digit, where that saves a pass.
         """
-        return self.evaluate_read(s, self.read(s), scale, rough)
-
-    def evaluate_read(
-        self, s: NDArray[np.float64], scores: Scores, scale: float = 1.0, rough: bool = False
-    ) -> tuple[float, NDArray[np.float64]]:
-        """The same for scores that `read` has been over."""
+        scores = self.read(s) if scores is None else scores
         if scores.constant:
             # Constant scores have no spread to divide by; any direction is as good as another.
             return scale * self.value(s), np.zeros(self.groups.n_rows)
@@ -322,15 +293,14 @@ class BoundRegularizer:
             else:
                 gradient += part
         assert gradient is not None
-        if scores.back is not None:
-            scores.back(gradient)
+        if scores.bounded:
+            seen = self._rows[1]._replace(s=scores.rows[self.criterion.joint].s)
+            get_kernels().unbound_gradient(seen, scores.known, *scores.center, LIMIT, gradient)
         if scores.chain is not None:
             gradient *= scores.chain
         return scale * total, self.groups.put_known(gradient)
 
-    def value_grad_curvature(
-        self, y_pred: Any
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    def value_grad_curvature(self, y_pred: Any) -> tuple[float, Vector, Matrix]:
         """Ĩ, its gradient g, and B with ∂²Ĩ ≈ BBᵀ, the curvature of low rank.
 
         Ĩ is a mean over rows: entries of g and rows of B are of order 1/n. On the scale of a loss
@@ -362,14 +332,15 @@ class BoundRegularizer:
         """
         s = check_column(y_pred, "y_pred", self.groups.n_rows)
         scores = self.read(s)
-        value, gradient = self.evaluate_read(s, scores)
+        value, gradient = self.evaluate(s, scores=scores)
         term, rows = self._terms[0][2], scores.rows[self.criterion.joint]
         mean, inverse = scores.center
         if scores.constant:
             width = term.basis.n_terms * (self.groups.n_groups - 1)
             return value, gradient, np.zeros((self.groups.n_rows, width))
         z = (scores.known - mean) * inverse
-        slope = scores.slope(rows.s)
+        # dt/dz at t; None where classifiers see z.
+        slope = 1.0 - (rows.s / LIMIT) ** 2 if scores.bounded else None
         factor = low_rank_factor(term, rows, z, slope, inverse, self._standardized)
         if scores.chain is not None:
             factor *= scores.chain[:, None]
@@ -377,6 +348,7 @@ class BoundRegularizer:
         return value, gradient, self.groups.put_known(factor)
 
 
+@dataclass(eq=False, repr=False)
 class FairnessRegularizer:
     """The normalized information of a criterion as a differentiable function of the scores.
 
@@ -436,29 +408,26 @@ class FairnessRegularizer:
     (200,)
     """
 
-    def __init__(
-        self,
-        criterion: str | Criterion = "independence",
-        classifier: str = "logistic",
-        basis: str = "auto",
-        *,
-        kappa: float | str = "auto",
-        score_map: str = "auto",
-    ):
-        self.criterion = get_criterion(criterion)
+    criterion: Any = "independence"
+    classifier: str = "logistic"
+    basis: str = "auto"
+    _: KW_ONLY
+    kappa: float | str = "auto"
+    score_map: str = "auto"
+
+    def __post_init__(self) -> None:
+        self.criterion = get_criterion(self.criterion)
         check_trainable(self.criterion)
-        check_choice("classifier", classifier, CLASSIFIERS)
-        check_choice("basis", basis, ("auto", SPLINE, *DEGREES))
-        self.classifier, self.basis = classifier, basis
-        self.kappa = check_kappa(kappa, classifier)
-        check_choice("score_map", score_map, SCORE_MAPS)
-        if kappa == "published" and score_map == "tanh":
+        check_choice("classifier", self.classifier, CLASSIFIERS)
+        check_choice("basis", self.basis, ("auto", SPLINE, *DEGREES))
+        check_kappa(self.kappa, self.classifier)
+        check_choice("score_map", self.score_map, SCORE_MAPS)
+        if self.kappa == "published" and self.score_map == "tanh":
             raise ValueError(
                 "`score_map` must be 'raw' with kappa='published', which leaves the score as it "
                 "is, got 'tanh'."
             )
-        self.score_map = score_map
-        if basis == SPLINE and not self._has_splines:
+        if self.basis == SPLINE and not self._has_splines:
             raise ValueError(
                 "`basis` must be 'auto' or a polynomial with classifier='lspc' or score_map='raw', "
                 "got 'spline'. Hint: splines are for classifier='logistic' on bounded scores."
@@ -558,7 +527,7 @@ class FairnessRegularizer:
             # Weights of mean 1 a row stand for people of mean 1, whose sum the penalty is beside.
             people = float(groups.take_known(check_frequency(frequency, groups.n_rows)).sum())
             kappa = self.penalty(int(people)) * groups.n_known / people
-        return BoundRegularizer(self, y, groups, kappa, normalizer=normalizer, target_name=name)
+        return BoundRegularizer(self, y, groups, kappa, normalizer, name)
 
 
 def _read_groups(

@@ -15,7 +15,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -32,7 +33,7 @@ from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
 from ..data.groups import Groups
-from ..data.sample import Sample, repeat_rows
+from ..data.sample import Sample
 from . import stack
 from .group_features import (
     MAPS,
@@ -63,36 +64,6 @@ def choose_map(model: Any) -> str:
         return "spline" if model.group_features is None else "transport"
     equal = get_criterion(model.criterion).equalizes_scores
     return "transport" if equal and model.group_features == "attribute" else "affine"
-
-
-def check_shape(model: Any) -> None:
-    """Refuse unknown kinds of maps, and those that contradict each other."""
-    for name, allowed in (("passthrough", ()), ("ensemble", ("auto",))):
-        value = getattr(model, name)
-        if not (isinstance(value, bool | np.bool_) or value in allowed):
-            words = " or ".join(["True or False", *map(repr, allowed)])
-            raise InputError(name, f"be {words}, got {value!r}")
-    check_choice("map", model.map, ("auto", *MAPS))
-    check_kind(model.group_features)
-    check_nonnegative(
-        "passthrough_alpha", model.passthrough_alpha, "0 leaves the features free.", auto=True
-    )
-    if model.map == "transport" and model.group_features is None:
-        raise ValueError(
-            "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
-            "moves groups together, and one map for everybody knows none."
-        )
-
-
-def warn_no_effect() -> None:
-    """Say that one map for everybody cannot be fair."""
-    warnings.warn(
-        "One map for everybody cannot change what a score tells about the group, so "
-        "`fairness_weight` has no effect with group_features=None. Hint: use 'posterior' or "
-        "'attribute'.",
-        UserWarning,
-        stacklevel=4,
-    )
 
 
 # Quantiles of the base score where a spline map may bend.
@@ -295,16 +266,14 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         -------
         self
         """
-        X, y, sensitive_features, sample_weight, cluster = repeat_rows(
-            frequency, X=X, y=y, sensitive_features=sensitive_features,
-            sample_weight=sample_weight, cluster=cluster,
-        )  # fmt: skip
-        Z, y, groups = self._start(X, y, sensitive_features, sample_weight, cluster)
-        extra = {"sensitive_features": groups, "sample_weight": sample_weight}
+        Z, y, groups, weight = self._start(
+            X, y, sensitive_features, sample_weight, cluster, frequency
+        )
+        extra = {"sensitive_features": groups, "sample_weight": weight}
         model = self._ridge(self._used_weight(self.fairness_weight))
         columns = self._maps.simple_columns()
         simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
-        start = model._start(Z, y, groups, sample_weight, self._penalty)
+        start = model._start(Z, y, groups, weight, self._penalty)
         return self._finish(model._finish(start), simple)
 
     def path_fitter(
@@ -315,8 +284,8 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         model = clone(self)
         # Checks that depend on the weight belong to the points, not to the set-up they share.
         model.set_params(fairness_weight=0.0)
-        Z, y, groups = model._start(X, y, sensitive_features, sample_weight, cluster)
-        extra = {"sensitive_features": groups, "sample_weight": sample_weight}
+        Z, y, groups, weight = model._start(X, y, sensitive_features, sample_weight, cluster)
+        extra = {"sensitive_features": groups, "sample_weight": weight}
         ridge, columns = model._ridge(0.0), model._maps.simple_columns()
         fitter, simple = ridge.path_fitter(Z, y, **extra, slopes=model._penalty), None
         if columns is not None:
@@ -342,27 +311,36 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         )  # fmt: skip
 
     def _start(
-        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, cluster: Any
-    ) -> tuple[Vector, Vector, Groups | None]:
-        """Base scores and group probabilities; the features of the maps, target and groups."""
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, cluster: Any,
+        frequency: Any = None,
+    ) -> tuple[Vector, Vector, Groups | None, Vector | None]:  # fmt: skip
+        """Base scores and group probabilities; features of the maps, target, groups and weights."""
         self._check_parameters()
         refuse_masked(X, "X")
         (X,) = indexable(X)  # folds are rows, which not every sparse format can give
         rows = Sample.read(
             y, names={"y_true": "y"}, sensitive_features=sensitive_features,
-            sample_weight=sample_weight, cluster=cluster, groups_optional=True, X=X,
+            sample_weight=sample_weight, frequency=frequency, cluster=cluster,
+            groups_optional=True, X=X,
         )  # fmt: skip
-        y, weight, groups = check_column(rows.target, "y"), rows.weight, rows.groups
+        X, weight, groups = rows.others["X"], rows.weight, rows.groups
+        y = check_column(rows.target, "y")
         check_consistent_length(X, y)
         refuse_missing_groups(groups is None and self.fairness_weight > 0)
         if groups is not None and self._used_weight(self.fairness_weight) < self.fairness_weight:
-            warn_no_effect()
+            warnings.warn(
+                "One map for everybody cannot change what a score tells about the group, so "
+                "`fairness_weight` has no effect with group_features=None. Hint: use 'posterior' "
+                "or 'attribute'.",
+                UserWarning,
+                stacklevel=3,
+            )
         folds = self._make_folds(X, y, groups, rows.cluster)
         score = self._fit_base(X, y, weight, folds)
         self.center_ = float(np.average(score, weights=weight))
         spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
         self.scale_ = spread if spread > 1e-12 * abs(self.center_) else 1.0
-        z = self._standardized(score)
+        z = (score - self.center_) / self.scale_
         self.map_ = choose_map(self)
         self.bends_ = np.unique(np.quantile(z, BENDS)) if self.map_ == "spline" else np.empty(0)
         numbers = self._fit_copy(X)
@@ -377,7 +355,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         elif self.map_ == "transport":
             self.map_ = "affine"  # no groups to move
         labels = ("all",) if groups is None or p is None else groups.label_names
-        return self._make_columns(numbers, z, p, labels), y, groups
+        return self._make_columns(numbers, z, p, labels), y, groups, weight
 
     def _make_columns(
         self, numbers: Any, z: Vector, p: Vector | None, labels: tuple[str, ...]
@@ -405,7 +383,14 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         """Scores of the base, out of fold where it is fitted here."""
         if self._is_prefit():
             if self.passthrough and self.prefit == "auto":
-                stack.warn_fitted(self.estimator)
+                warnings.warn(
+                    f"The {type(self.estimator).__name__} is fitted already. If these rows are "
+                    "those it was fitted on, its scores are better here than on new ones and the "
+                    "stack trusts them too much, and no measure of it is held out. Hint: hand fit "
+                    "other rows and say so with prefit=True, or refit it with prefit=False.",
+                    UserWarning,
+                    stacklevel=3,
+                )
             self.estimator_, score = self.estimator, stack.predict_base(self.estimator, X)
         else:
             ensemble = self.passthrough if self.ensemble == "auto" else bool(self.ensemble)
@@ -438,18 +423,10 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         refuse_measured(self.group_features, groups)
         self._membership = Membership(self.group_features, groups.labels, groups.shares)
         if self.group_features == "attribute":
-            return self._membership.recorded(groups, groups.n_rows)
-        X = self._classifier_input(X, numbers)
+            return self._membership.members(X, groups, groups.n_rows, None)
+        X = classifier_input(self.group_classifier, X, numbers)
         self.group_classifier_, p = out_of_fold_groups(self.group_classifier, X, groups, folds)
         return p
-
-    def _classifier_input(self, X: Any, numbers: Any) -> Any:
-        if numbers is not None and self.group_classifier is None:
-            return numbers
-        return classifier_input(self.group_classifier, X)
-
-    def _standardized(self, score: Vector) -> Vector:
-        return (score - self.center_) / self.scale_
 
     def _finish(self, ridge: FairRidge, simple: FairRidge | None) -> FairPostprocessor:
         """The maps from the fitted coefficients."""
@@ -487,12 +464,12 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         check_index(X=X, sensitive_features=sensitive_features)
         X = stack.order_columns(X, getattr(self, "feature_names_in_", None))
         score = stack.predict_base(self.estimator_, X)
-        z = self._standardized(score)
+        z = (score - self.center_) / self.scale_
         numbers = self._numbers(X)
         p = None
         if self._membership is not None:
             if self.group_features == "posterior":
-                X = self._classifier_input(X, numbers)
+                X = classifier_input(self.group_classifier, X, numbers)
             p = self._membership.members(X, sensitive_features, len(score), self.group_classifier_)
         if self.passthrough:
             return self.regressor_.predict(stack.join_columns(numbers, self._maps.features(z, p)))
@@ -504,12 +481,30 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         return stack.is_fitted(self.estimator) if self.prefit == "auto" else bool(self.prefit)
 
     def _fitted_before(self) -> bool:
-        """Whether the base keeps a fit that folds do not undo."""
-        return self._is_prefit() or stack.keeps_a_fit(self.estimator)
+        """Whether the base keeps a fit that folds do not undo, also of a frozen part of it."""
+        parts = [self.estimator]
+        if hasattr(self.estimator, "get_params"):
+            parts += self.estimator.get_params().values()
+        frozen = any(isinstance(part, FrozenEstimator) and is_regressor(part) for part in parts)
+        return frozen or self._is_prefit()
 
     def _check_parameters(self) -> None:
         stack.check_regressor(self.estimator, self.prefit)
-        check_shape(self)
+        for name, allowed in (("passthrough", ()), ("ensemble", ("auto",))):
+            value = getattr(self, name)
+            if not (isinstance(value, bool | np.bool_) or value in allowed):
+                words = " or ".join(["True or False", *map(repr, allowed)])
+                raise InputError(name, f"be {words}, got {value!r}")
+        check_choice("map", self.map, ("auto", *MAPS))
+        check_kind(self.group_features)
+        check_nonnegative(
+            "passthrough_alpha", self.passthrough_alpha, "0 leaves the features free.", auto=True
+        )
+        if self.map == "transport" and self.group_features is None:
+            raise ValueError(
+                "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
+                "moves groups together, and one map for everybody knows none."
+            )
         self._ridge(self.fairness_weight)._check_parameters()
 
 

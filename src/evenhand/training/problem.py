@@ -97,11 +97,6 @@ class Plain:
     n_iter: int = 1
     gradient_norm: float = 0.0
 
-    @property
-    def intercept(self) -> float:
-        """Of η = intercept + Xθ."""
-        return self.level - float(self.center @ self.theta)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinates:
@@ -291,7 +286,16 @@ def prepare_ridge(
 
     The last `n_kept` coefficients stay what they are where others are rotated.
     """
-    mean_y, spread, second = _target_moments(design, y, weight)
+    mean_y = weighted_sum(y, weight) / design.total
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = design.sums.add(_sum_square(y - mean_y, weight), _sum_square(y, weight))
+        spread, second = (top / design.total for top in sums)
+    if not np.isfinite(second):
+        size = design.sums.largest(float(np.abs(y).max(initial=0.0)))
+        raise InputError(
+            "y", f"be small enough to square, got values up to {size:.1e}",
+            hint="divide it by a constant.",
+        )  # fmt: skip
     variance = spread if spread > 1e-26 * mean_y**2 else 0.0
     target = y - mean_y if fit_intercept else y
     features, rotation, mean_x = design, None, None
@@ -318,23 +322,6 @@ def _solve(moments: Moments, penalty: Matrix, mean_y: float, center: Vector) -> 
     whitening = whiten(moments.gram, penalty)
     theta = whitening @ (whitening.T @ moments.cross)
     return Plain(mean_y, theta, center, np.sqrt(moments.variance) * whitening)
-
-
-def _target_moments(
-    design: FeatureMatrix, y: Vector, weight: Vector | None
-) -> tuple[float, float, float]:
-    """Mean, variance and mean square."""
-    mean = weighted_sum(y, weight) / design.total
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = design.sums.add(_sum_square(y - mean, weight), _sum_square(y, weight))
-        spread, second = (top / design.total for top in sums)
-    if not np.isfinite(second):
-        size = design.sums.largest(float(np.abs(y).max(initial=0.0)))
-        raise InputError(
-            "y", f"be small enough to square, got values up to {size:.1e}",
-            hint="divide it by a constant.",
-        )  # fmt: skip
-    return mean, spread, second
 
 
 def _sum_square(values: Vector, weight: Vector | None) -> float:
@@ -470,10 +457,6 @@ class GLMProblem(Coordinates):
 
     def objective(self, theta: Vector) -> float:
         """[mean ω d + θᵀPθ] / D₀."""
-        if not theta[1:].any() and self.offset is None:
-            # One score for everybody needs no pass over the features.
-            value, _ = self.bound.evaluate(np.full(self.design.n, float(theta[0])))
-            return value
         value, _ = self.bound.evaluate(self.scores(theta))
         return value + float(theta[1:] @ self.penalty @ theta[1:]) / self.bound.scale
 
@@ -525,7 +508,8 @@ class GLMProblem(Coordinates):
     def newton(self, tol: float) -> GLMProblem:
         """The problem at its plain solution, from where it is."""
         design, bound, penalty, scale = self.design, self.bound, self.penalty, self.bound.scale
-        b, theta = self.plain.intercept, self.plain.theta
+        theta = self.plain.theta
+        b = self.plain.level - float(self.plain.center @ theta)
         eta = design.forward(theta) + b
         if self.offset is not None:
             eta += self.offset

@@ -20,21 +20,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._core.arrays import Rows
 from .._core.frames import to_frame
 from .._core.progress import progress
-from .._core.validation import (
-    InputError,
-    check_choice,
-    check_column,
-    check_index,
-    check_nonnegative,
-)
+from .._core.validation import InputError, check_choice, check_index, check_nonnegative
 from ..data.columns import split_columns
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
 from ..data.groups import Groups
 from ..data.sample import Sample, repeat_rows
-from ..data.weights import check_weight
 from ..measures.effective import check_effective_size
 from ..measures.entropies import get_estimator
 from ..measures.losses import R2, Accuracy, get_loss
@@ -274,21 +268,6 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         """R², or D² of `loss`: how paths, reports and tables measure this model."""
         return R2 if self.loss is None else get_loss(self.loss).accuracy
 
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
-    ) -> float:
-        """R², or D² of `loss`; arguments as of `fit`."""
-        if self.loss is None:
-            return super().score(X, y, sample_weight, sensitive_features=sensitive_features)
-        mean = self.predict(X, sensitive_features=sensitive_features)
-        y = check_column(y, "y", len(mean))
-        return self.accuracy.value(y, mean, check_weight(sample_weight, len(y)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         frequency: Any = None, cluster: Any = None,
@@ -463,18 +442,17 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         sure = ""
         if self.certify:
             sure = f", at most {self.unfairness_bound_:.4f} with {CONFIDENCE:.0%} confidence"
+        held = f"Held out: {self.accuracy.symbol} {self.r2_:.4f}"
+        name, weight = get_criterion(self.criterion).name, f"{self.fairness_weight_:.4g}"
         lines = [
             *wrap(f"Chosen: {self.choice_} ({chosen.words}).", 80),
-            f"Held out: {self.accuracy.symbol} {self.r2_:.4f}, "
-            f"{get_criterion(self.criterion).name} {self.unfairness_:.4f}{sure} "
-            f"(fairness_weight {self.fairness_weight_:.4g}).",
+            f"{held}, {name} {self.unfairness_:.4f}{sure} (fairness_weight {weight}).",
         ]
         if isinstance(self.max_unfairness, dict):
             lines[1:] = [
-                f"Held out: {self.accuracy.symbol} {self.r2_:.4f} (fairness_weight "
-                f"{self.fairness_weight_:.4g}); {get_criterion(self.criterion).name} of",
-                *(f"  {name} {self.measures_[name].value:.4f}, limit {limit:g}"
-                  for name, limit in self.max_unfairness.items()),
+                f"{held} (fairness_weight {weight}); {name} of",
+                *(f"  {of} {self.measures_[of].value:.4f}, limit {limit:g}"
+                  for of, limit in self.max_unfairness.items()),
             ]  # fmt: skip
         for other in self.tried_[1:]:
             if other.reached:
@@ -564,9 +542,7 @@ def _table(
     return tuple(out[j] for j in order)
 
 
-def _sample(
-    groups: Groups, clusters: NDArray[np.intp] | None, random_state: Any
-) -> NDArray[np.intp] | None:
+def _sample(groups: Groups, clusters: Rows | None, random_state: Any) -> Rows | None:
     """Rows to choose on: whole clusters, enough of every group; None for all of them."""
     n = groups.n_rows
     if n <= CHOICE_ROWS:

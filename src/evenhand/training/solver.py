@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 # Loss beyond the bowl, weighted fairness term, slope of their sum in the scores.
 Evaluated = tuple[float, float, Vector]
 Evaluate = Callable[[Vector], Evaluated]
-# Told the iteration and ‖∇f‖.
-Follow = Callable[[int, float], None]
+# A step along a ray: its length, objective, fairness term, scores and slope there.
+Step = tuple[float, float, float, Vector, Vector]
+# Told how far a search has come.
+Follow = Callable[[str], None]
 MEMORY = 20
 ARMIJO, CURVATURE = 1e-4, 0.9
 
@@ -133,46 +135,39 @@ def minimize(
             memory.forget()
             p = -0.5 * gradient
         ray = problem.forward(p)
-        move = _search(problem, evaluate, s, ray, v, p, objective, float(p @ gradient))
-        evaluations += move.evaluations
-        if move.step == 0.0:
+        move, count = _search(problem, evaluate, s, ray, v, p, objective, float(p @ gradient))
+        evaluations += count
+        if move is None:
             if not memory.pairs and memory.factor is None:
                 break  # not even steepest descent improves: rounding level
             memory.forget()
             continue
-        v_new = v + move.step * p
-        gradient_new = problem.bowl(v_new)[1] + problem.backward(move.slope)
+        step, objective, term, s, slope = move
+        v_new = v + step * p
+        gradient_new = problem.bowl(v_new)[1] + problem.backward(slope)
         memory.add(v_new - v, gradient_new - gradient)
-        v, gradient, s, objective = v_new, gradient_new, move.scores, move.objective
-        term = move.term
-        del move, ray
+        v, gradient = v_new, gradient_new
+        del move, ray, slope
         norm = float(np.linalg.norm(gradient))
         converged = norm <= tol
         if follow is not None:
-            follow(iteration, norm)
+            follow(f"iteration {iteration}, gradient {norm:.1e} of {tol:.1e}")
     norm = float(np.linalg.norm(gradient))
     return Solution(v, objective, term, norm, converged, iteration, evaluations)
-
-
-@dataclass
-class _Step:
-    step: float
-    objective: float
-    term: float
-    scores: Vector
-    slope: Vector
-    evaluations: int
 
 
 def _search(
     problem: Any, evaluate: Evaluate, s: Vector, ray: Vector, v: Vector, p: Vector,
     objective: float, slope0: float,
-) -> _Step:  # fmt: skip
-    """A step that satisfies the Wolfe conditions, by bracketing and cubic interpolation."""
+) -> tuple[Step | None, int]:  # fmt: skip
+    """A step that satisfies the Wolfe conditions, by bracketing and cubic interpolation.
+
+    None where nothing improves; last, the evaluations it took.
+    """
     low, f_low, d_low = 0.0, objective, slope0
     high: tuple[float, float, float] | None = None
     t = 1.0
-    best: _Step | None = None
+    best: Step | None = None
     for count in range(1, 21):
         scores = t * ray
         scores += s
@@ -186,9 +181,9 @@ def _search(
         slack = 1e-14 * (abs(objective) + 1.0)
         enough = min(objective + ARMIJO * t * slope0, f_low) + slack
         if np.isfinite(value) and value <= enough:
-            best = _Step(t, value, term, scores, slope, count)
+            best = t, value, term, scores, slope
             if abs(d) <= -CURVATURE * slope0:
-                return best
+                return best, count
             if d >= 0:
                 high = low, f_low, d_low
             low, f_low, d_low = t, value, d
@@ -197,10 +192,7 @@ def _search(
         t = 2.0 * t if high is None else _interpolate((low, f_low, d_low), high)
         if abs(t - low) * float(np.linalg.norm(p)) < 1e-14:
             break
-    if best is None:
-        return _Step(0.0, objective, 0.0, s, ray, count)
-    best.evaluations = count
-    return best
+    return best, count
 
 
 def _interpolate(a: tuple[float, float, float], b: tuple[float, float, float]) -> float:
@@ -304,11 +296,12 @@ class PathSolver:
     bound: BoundRegularizer | None
     solved: dict[float, tuple[Vector, float]] = field(default_factory=dict)
     memories: dict[float, Memory] = field(default_factory=dict)
-    show: Callable[[str], None] | None = None
+    show: Follow | None = None
 
     def plain(self) -> float:
-        """Ĩ of the plain solution."""
-        assert self.bound is not None
+        """Ĩ of the plain solution, NaN without a term."""
+        if self.bound is None:
+            return float("nan")
         if 0.0 not in self.solved:
             problem, origin = self.problem, self.problem.origin
             with problem.design.blas():
@@ -342,15 +335,10 @@ class PathSolver:
                 start = self._first(fairness_weight, memory)
             # Steps in scale with the curvature reach a loose tolerance too early.
             exact = tol if memory.factor is None else min(tol, CURVED_TOL)
-            goal = exact * (1.0 + fairness_weight)
-
-            def follow(iteration: int, norm: float) -> None:
-                if self.show is not None:
-                    self.show(f"iteration {iteration}, gradient {norm:.1e} of {goal:.1e}")
-
             solution = solve(
-                self.problem, self.bound, fairness_weight, max_iter, exact, start, memory, follow
-            )
+                self.problem, self.bound, fairness_weight, max_iter, exact, start, memory,
+                self.show,
+            )  # fmt: skip
         solution.converged |= solution.gradient_norm <= tol * (1.0 + fairness_weight)
         self.memories[fairness_weight] = memory
         self.solved[fairness_weight] = (solution.v, solution.term / fairness_weight)

@@ -67,10 +67,6 @@ class Batch(NamedTuple):
         columns = [self.numbers(name) for name in names]
         return turn_columns(columns, np.empty((len(self), len(columns)), dtype))
 
-    def table(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Columns of any kind."""
-        return {name: _joined([self.columns[name]]) for name in names}
-
 
 @dataclass(frozen=True)
 class Part:
@@ -105,7 +101,6 @@ class Part:
             raise TableError(f"{self.name} has several columns named {quote(twice)}.")
         whole = {field.name: field.type for field in dataset.schema}
         out: list[tuple[str, Mapping[str, Any]]] = [(self.name, whole)]
-        keys: Any = getattr(ds, "get_partition_keys", lambda _: {})  # not in the oldest pyarrow
         try:
             fragments = list(dataset.get_fragments())
         except ValueError:  # Arrow does not name the files of a filtered dataset
@@ -116,7 +111,7 @@ class Part:
                 continue
             with _named(repr(path)):
                 kinds = {field.name: field.type for field in fragment.physical_schema}
-                given = keys(fragment.partition_expression)
+                given = ds.get_partition_keys(fragment.partition_expression)
             out.append((repr(path), {**{n: whole[n] for n in given if n in whole}, **kinds}))
         return out
 
@@ -160,16 +155,16 @@ class Source:
 
     def find(self, features: Any, given: Mapping[str, Any]) -> Columns:
         """Columns by what they are for, the same in all files; without `features` all others."""
-        words = {name: _word(kind) for name, kind in self.kinds.items()}
-        columns = Columns.read(words, features, given, self.parts[0].name)
-        self.check(columns.names)
-        return columns
+        import pyarrow as pa
 
-    def check(self, names: Sequence[str]) -> None:
-        """Refuse files that lack a column, or hold something else in it than the first."""
+        words = {
+            name: NUMBERS if pa.types.is_boolean(kind) else arrow_kind(kind)
+            for name, kind in self.kinds.items()
+        }
+        columns = Columns.read(words, features, given, self.parts[0].name)
         first = self.parts[0].name
         for where, kinds in (pair for part in self.parts for pair in part.schemas):
-            for name in names:
+            for name in columns.names:
                 if name not in kinds:
                     raise TableError(
                         f"{where} has no column {quote(name)}, which {first} has. Hint: write it "
@@ -181,6 +176,7 @@ class Source:
                         f"Column {quote(name)} must be of one type in all files: it holds {mine} "
                         f"in {first} and {theirs} in {where}. Hint: write one of them anew."
                     )
+        return columns
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
         """All rows in order."""
@@ -345,12 +341,6 @@ def _find(kinds: Mapping[str, str], table: str, value: Any, argument: str) -> tu
     return names
 
 
-def _word(kind: Any) -> str:
-    import pyarrow as pa
-
-    return NUMBERS if pa.types.is_boolean(kind) else arrow_kind(kind)
-
-
 def turn_columns(columns: Sequence[NDArray[Any]], out: NDArray[Any]) -> NDArray[Any]:
     """Columns as rows of `out`."""
     for start in range(0, len(out), TURNED):
@@ -388,24 +378,21 @@ def scanned(X: Any, features: Any, folder: Any, given: Mapping[str, Any]) -> Ite
 def _read(source: Source, columns: Columns, scratch: Scratch) -> dict[str, Any]:
     n, given = source.n_rows, columns.given
     vectors = {argument: np.empty(n) for argument in given if argument not in SEVERAL}
-    several = [argument for argument in SEVERAL if argument in given]
-    tables: dict[str, dict[str, Any]] = {
-        argument: {name: [] for name in given[argument]} for argument in several
-    }
+    chunks: dict[str, list[Any]] = {name: [] for of in SEVERAL for name in given.get(of, ())}
     at = 0
     with progress(n, "reading rows") as advance:
         for batch in source.batches(columns.names):
             scratch.append(batch.rows(columns.features, scratch.dtype))
             for argument, vector in vectors.items():
                 vector[at : at + len(batch)] = batch.numbers(given[argument][0])
-            for table in tables.values():
-                for name, chunks in table.items():
-                    chunks.append(batch.columns[name])
+            for name, held in chunks.items():
+                held.append(batch.columns[name])
             at += len(batch)
             advance(len(batch))
     joined = {
-        argument: {name: _joined(chunks) for name, chunks in table.items()}
-        for argument, table in tables.items()
+        argument: {name: _joined(chunks[name]) for name in given[argument]}
+        for argument in SEVERAL
+        if argument in given
     }
     out: dict[str, Any] = {"X": scratch, **vectors, **joined}
     if "sensitive_features" in joined:
@@ -445,7 +432,9 @@ def predicted(
     with progress(source.n_rows, "predicting rows") as advance:
         for batch in source.batches(columns.names):
             handed = {
-                argument: batch.table(names) if argument in SEVERAL else batch.numbers(names[0])
+                argument: {name: _joined([batch.columns[name]]) for name in names}
+                if argument in SEVERAL
+                else batch.numbers(names[0])
                 for argument, names in columns.given.items()
             }
             yield batch.rows(columns.features, dtype), handed

@@ -10,7 +10,6 @@ is s₀ with what little X has to add.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +18,8 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 from sklearn import get_config
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
@@ -255,18 +253,6 @@ def check_regressor(estimator: Any, prefit: bool | str) -> None:
         )  # fmt: skip
 
 
-def warn_fitted(estimator: Any) -> None:
-    """Say what the rows of a fitted regressor make of "held out"."""
-    warnings.warn(
-        f"The {type(estimator).__name__} is fitted already. If these rows are those it was fitted "
-        "on, its scores are better here than on new ones and the stack trusts them too much, and "
-        "no measure of it is held out. Hint: hand fit other rows and say so with prefit=True, or "
-        "refit it with prefit=False.",
-        UserWarning,
-        stacklevel=4,
-    )
-
-
 def is_fitted(estimator: Any) -> bool:
     """Whether a regressor is fitted already; one that cannot be fitted, such as a service, is."""
     if not hasattr(estimator, "fit"):
@@ -276,14 +262,6 @@ def is_fitted(estimator: Any) -> bool:
     except (NotFittedError, TypeError):
         return False
     return True
-
-
-def keeps_a_fit(estimator: Any) -> bool:
-    """Whether some regressor inside is frozen, so that folds do not undo its fit."""
-    parts = [estimator]
-    if hasattr(estimator, "get_params"):
-        parts += estimator.get_params().values()
-    return any(isinstance(part, FrozenEstimator) and is_regressor(part) for part in parts)
 
 
 # ------------------------------------------------------------------------------------------------
