@@ -414,13 +414,17 @@ def test_unknown_rows_hide_what_the_limit_leaves_room_for():
         assert (verdicts._hidden(audit, clause, None) == "") is not hides
 
 
-def test_unknown_rows_move_a_difference_by_its_bounds(monkeypatch):
-    monkeypatch.setattr(verdicts, "_bounds_of_unknown", lambda *_: (-0.1, 0.2))
-    audit = SimpleNamespace(n_unknown=100, n_rows=1000, attributes={}, labels=("x",))
+def test_unknown_rows_move_a_difference_by_its_bounds():
+    held = SimpleNamespace(groups=SimpleNamespace(shares=[0.4, 0.6]))
+    moved = {(0, 1): (-0.1, 0.2)}
+    rows = SimpleNamespace(rows=held, moved_by_unknown=lambda k, ref: moved[k, ref])
+    audit = SimpleNamespace(n_unknown=100, n_rows=1000, attributes={}, labels=("x", "y"))
+    audit._rows = rows
+    limits = SimpleNamespace(reference="largest")
     clause = ClauseResult("mean_difference", "a", (-0.2, 0.2), "x", interval=(0.0, 0.05))
-    assert "-0.1 to 0.25" in verdicts._hidden(audit, clause, None)
-    assert verdicts._hidden(audit, replace(clause, tolerance=(-0.1, 0.25)), None) == ""
-    assert verdicts._hidden(audit, replace(clause, tolerance=(-0.05, 0.25)), None)
+    assert "-0.1 to 0.25" in verdicts._hidden(audit, clause, limits)
+    assert verdicts._hidden(audit, replace(clause, tolerance=(-0.1, 0.25)), limits) == ""
+    assert verdicts._hidden(audit, replace(clause, tolerance=(-0.05, 0.25)), limits)
 
 
 @pytest.mark.parametrize(("assume", "passes"), [("guess", True), ("group", True), (None, False)])
