@@ -386,9 +386,9 @@ def test_a_path_hands_clusters_to_folds_inside(training, wrap, monkeypatch):
     seen = []
     original = eh.FairPostprocessor._start
 
-    def spy(self, X, y, sensitive_features, sample_weight, cluster):
+    def spy(self, X, y, sensitive_features, sample_weight, cluster, *more):
         seen.append(cluster)
-        return original(self, X, y, sensitive_features, sample_weight, cluster)
+        return original(self, X, y, sensitive_features, sample_weight, cluster, *more)
 
     monkeypatch.setattr(eh.FairPostprocessor, "_start", spy)
     model = eh.FairPostprocessor(Ridge(), random_state=0)

@@ -297,8 +297,8 @@ def test_print_is_on_white_and_without_controls(visit, pages):
 def test_a_long_path_is_small_and_ready_at_once(visit, tmp_path):
     """20 models: under 0.5 MB whatever the rows, and the script is done when loading is."""
     rng = np.random.default_rng(0)
-    n = 4000
-    a = rng.integers(0, 6, n)
+    n = 1200
+    a = rng.integers(0, 3, n)
     X = rng.normal(size=(n, 2)) + 0.1 * a[:, None]
     y = X.sum(axis=1) + rng.normal(size=n)
     path = eh.fairness_path(

@@ -12,6 +12,7 @@ from scipy import optimize, sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.metrics import r2_score
 
 import evenhand as eh
 from evenhand import FairRidge
@@ -736,3 +737,15 @@ def test_score_passes_the_attribute_on(regression):
     prediction = model.predict(X, sensitive_features=a)
     expected = 1 - np.mean((y - prediction) ** 2) / np.var(y)
     assert model.score(X, y, sensitive_features=a) == pytest.approx(expected)
+
+
+def test_the_score_of_a_constant_target_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X, a = rng.normal(size=(60, 2)), np.arange(60) % 2
+    fair = eh.FairRidge().fit(X, X[:, 0], sensitive_features=a)
+    priced = eh.FairGLM("poisson").fit(X, rng.poisson(1.0, 60), sensitive_features=a)
+    same = np.ones(60)
+    assert fair.score(X, same) == r2_score(same, fair.predict(X)) == 0.0
+    assert priced.score(X, same) == 0.0
+    flat = eh.FairRidge(fairness_weight=0.0).fit(X, same, sensitive_features=a)
+    assert flat.score(X, flat.predict(X)) == 1.0

@@ -130,8 +130,11 @@ class Accuracy:
         """The value, and each row's influence on it.
 
         The constant m₀ moves with the rows too, but at its minimum that changes nothing to first
-        order.
+        order. A constant target leaves nothing to explain: 1 where the scores equal it, else 0, as
+        scikit-learn has it.
         """
+        if np.ptp(y) == 0:
+            return float((self.loss.deviance(y, score) == 0).all()), np.zeros(len(y))
         null = np.asarray(self.loss.null_mean(y, weight), dtype=np.float64)
         squares = self.loss.deviance(y, null)
         errors = self.loss.deviance(y, score)
