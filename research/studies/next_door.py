@@ -538,7 +538,7 @@ CASES = [
     Case("impact", "five groups against the best", "size", 1_000, best_group),
     Case("tests", "weights that go with group and score", "size", 300, tied_weights(0.5)),
     Case("tests", "weights of e^(-score) in one group", "size", 300, tied_weights(1.0)),
-    Case("many rows", "normal, sufficiency", "interval", 1_000_000, gaussian, 20),
+    Case("many rows", "normal, sufficiency", "interval", 1_000_000, gaussian, 100),
     Case("monitor", "the same 400 people monthly", "size", 4_800, same_people),
 ]
 
