@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ Pull = Callable[[Tensor], Tensor]
 
 
 # Groups, target or None and weight or None: checked tensors of one length on one device.
-Inputs = tuple[Tensor, Tensor | None, Tensor | None]
+Inputs: TypeAlias = "tuple[Tensor, Tensor | None, Tensor | None]"  # where torch may be a mock
 
 
 class Memory:
