@@ -149,9 +149,8 @@ def next_door() -> str:
     claims = {"interval": "95 % interval", "size": "test at 5 %", "verdict": "no wrong pass"}
 
     def kept(r: dict[str, str]) -> float:
-        """Share of the samples with a claim in which it holds."""
-        wrong = 1.0 - float(r["wrong"])
-        return wrong if r["claim"] != "interval" else float(r["covered"])
+        """Share of all samples without a wrong claim; of those with an interval, that it covers."""
+        return float(r["covered"]) if r["claim"] == "interval" else 1.0 - float(r["wrong"])
 
     def is_missed(r: dict[str, str]) -> bool:
         least = {"interval": 0.92, "size": 0.93, "verdict": 0.94}[r["claim"]]
@@ -159,17 +158,22 @@ def next_door() -> str:
 
     rows = [
         [r["feature"], f"**{r['case']}**" if is_missed(r) else r["case"], f"{int(r['n']):,}",
-         claims[r["claim"]], _of_claims(r, kept(r)), count(r["withheld"], r["replications"]),
+         claims[r["claim"]], _of_claims(r), count(r["withheld"], r["replications"]),
          "–" if r["bias_in_stderr"] in ("", "nan") else f"{float(r['bias_in_stderr']):+.2f}"]
         for r in sorted(read_table("next_door"), key=lambda r: not is_missed(r))
     ]  # fmt: skip
     return table(head, rows)
 
 
-def _of_claims(row: dict[str, str], share: float) -> str:
-    """Return a share of the samples with a claim as a count."""
-    total = round(int(row["replications"]) * (1.0 - float(row["withheld"])))
-    return f"{round(share * total)} of {total}" if total else "–"
+def _of_claims(row: dict[str, str]) -> str:
+    """Samples with a claim in which it holds, of all with a claim."""
+    samples = int(row["replications"])
+    total = round(samples * (1.0 - float(row["withheld"])))
+    if not total:
+        return "–"
+    wrong = round(samples * float(row["wrong"]))
+    kept = total - wrong if row["claim"] != "interval" else round(total * float(row["covered"]))
+    return f"{kept} of {total}"
 
 
 def illinois() -> str:
