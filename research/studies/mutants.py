@@ -33,6 +33,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import _lru_cache_wrapper
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -146,6 +147,8 @@ class Mutant:
 
     def plant(self) -> None:
         """Give the functions of the module, wherever they are referred to, the changed code."""
+        # Modules that tests import by themselves would come unchanged.
+        import_module("evenhand." + self.module.removesuffix(".py").replace("/", "."))
         codes: dict[tuple[str, int], CodeType] = {}
         waiting = [self.compile()]
         while waiting:

@@ -1,6 +1,7 @@
 """What a measure says of itself: found or not, and whom to believe."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -8,7 +9,16 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.measures.measures import COPIES, UNSIZED, UNTESTED, Measure
+from evenhand.measures.measures import (
+    COPIES,
+    UNSIZED,
+    UNTESTED,
+    Measure,
+    errors_below,
+    half_width_down_to,
+    root_interval,
+    upper_bound,
+)
 from evenhand.report.audit_views import audit_page
 from evenhand.report.words import grade, judge_measure
 
@@ -173,3 +183,31 @@ def test_parity_that_logistic_cannot_see_is_not_declared_fair():
     m = eh.audit(y, s, sensitive_features=a, estimator="logistic").separation
     assert m.found
     assert grade(m) in ("clear", "strong")
+
+
+@pytest.mark.parametrize(("value", "limit"), [(0.03, 0.02), (0.03, 0.005), (0.5, 0.49), (0.1, 0.0)])
+def test_an_interval_of_that_width_begins_at_the_limit(value, limit):
+    half = half_width_down_to(value, limit)
+    assert root_interval(value, half)[0] == pytest.approx(limit, abs=1e-12)
+
+
+def test_errors_below_are_the_formula():
+    value, stderr, limit, rate = 0.01, 0.004, 0.03, 1e-4
+    sigma = math.sqrt(stderr**2 + rate * (limit - value))
+    x, skewness = (value - limit) / sigma, 1.5 * sigma / limit
+    assert skewness < 1
+    expected = x - skewness * (x**2 - 1) / 6
+    assert errors_below(value, stderr, limit, rate) == pytest.approx(expected, rel=1e-12)
+    # The skewness is 1 at the most, and what lies below 0 counts as 0.
+    x = -1.2
+    assert errors_below(0.0, 0.004, 0.0048, 0.0) == pytest.approx(x - (x**2 - 1) / 6, rel=1e-12)
+    assert errors_below(-0.2, 0.004, 0.03, rate) == errors_below(0.0, 0.004, 0.03, rate)
+    assert errors_below(0.0, 0.0, 0.03, 0.0) == -math.inf
+
+
+@pytest.mark.parametrize("value", [-0.01, 0.0, 0.004, 0.3])
+def test_an_upper_bound_is_so_many_errors_above(value):
+    bound = upper_bound(value, 0.01, 1e-3, 1.645)
+    assert max(value, 0.0) < bound < 1.0
+    assert errors_below(value, 0.01, bound, 1e-3) == pytest.approx(-1.645, abs=1e-6)
+    assert upper_bound(value, math.inf, 1e-3, 1.645) == 1.0
