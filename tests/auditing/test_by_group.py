@@ -25,7 +25,7 @@ METRICS = (
 )
 
 
-def draw(n=240, seed=0):
+def draw(n=150, seed=0):
     rng = np.random.default_rng(seed)
     a = rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2])
     y = np.exp(0.4 * rng.normal(size=n))

@@ -174,8 +174,7 @@ def test_the_table_that_is_dressed_up_fails(limit):
 
 def test_a_silent_pass_would_be_seen(monkeypatch):
     monkeypatch.setattr(dressing, "SAID", ())
-    seeds = [seed for seed in range(60) if dressing.dress(seed)[1] == "silent pass"]
-    assert seeds
+    assert any(dressing.dress(seed)[1] == "silent pass" for seed in range(60))
 
 
 def inferred(n=6000, seed=3):
