@@ -77,7 +77,7 @@ def test_criterion_on_a_frontier_and_in_its_report(rows, tmp_path):
     X, y, a = rows
     path = eh.fairness_path(
         eh.FairRidge("errors"), X, y, sensitive_features=a, fairness_weights=[0.3, 3.0],
-        measure_with="logistic", cv=3,
+        measure_with="logistic", cv=3, random_state=0,
     )  # fmt: skip
     assert path.criteria[3:] == ("reversed", "errors")
     assert path.points[-1].measure("errors").value < path.points[0].measure("errors").value
@@ -148,7 +148,7 @@ def test_estimator_on_a_frontier(rows):
     X, y, a = rows
     path = eh.fairness_path(
         eh.FairRidge(), X, y, sensitive_features=a, fairness_weights=[1.0], cv=3,
-        measure_with="bins",
+        measure_with="bins", random_state=0,
     )  # fmt: skip
     assert path.measured_with == "bins"
     assert path.points[0].independence.chosen == "8 bins"
@@ -167,7 +167,7 @@ def test_loss_on_a_frontier_and_in_its_report(rows, tmp_path):
     X, y, a = rows
     path = eh.fairness_path(
         eh.FairGLM(toys.LogCosh()), X, y, sensitive_features=a, fairness_weights=[3.0], cv=3,
-        measure_with="logistic",
+        measure_with="logistic", random_state=0,
     )  # fmt: skip
     assert "d2_stderr" in path.to_frame().columns
     assert "of the deviance of the outcome" in path.to_html(tmp_path / "page.html").read_text()
@@ -181,7 +181,7 @@ def test_a_model_of_ones_own_shares_its_work_along_a_path(rows):
     toys.Shrunk.solved = 0
     path = eh.fairness_path(
         toys.Shrunk(), X, y, sensitive_features=a, fairness_weights=[1.0, 3.0, 9.0], cv=3,
-        measure_with="logistic",
+        measure_with="logistic", random_state=0,
     )  # fmt: skip
     assert toys.Shrunk.solved == 3  # once a fold, for four weights
     assert path.points[0].r2 > path.points[1].r2 > path.points[3].r2

@@ -15,7 +15,7 @@ def test_a_path_measures_the_attribute_itself_and_writes_its_page(tmp_path):
     age[:5] = np.nan
     path = eh.fairness_path(
         eh.FairRidge(), X, y, sensitive_features=eh.Continuous(age, "age"),
-        fairness_weights=[0, 10], cv=3,
+        fairness_weights=[0, 10], cv=3, random_state=0,
     )  # fmt: skip
     first, last = (point.measures["independence"] for point in path.points)
     assert first.of == "measurement"

@@ -259,7 +259,7 @@ def test_rows_without_weight_count_for_nothing():
     y = np.where(kept, y, y**3)
     path = eh.fairness_path(
         eh.FairRidge(), X, y, sensitive_features=a, sample_weight=np.where(kept, 3.0, 0.0),
-        fairness_weights=[1.0],
+        fairness_weights=[1.0], random_state=0,
     )  # fmt: skip
     for point in path.points:
         assert len(point.scores) == 800
@@ -642,7 +642,7 @@ def test_the_chosen_ridge_has_the_options_of_the_estimator():
     )  # fmt: skip
     path = eh.fairness_path(
         ridge, X, y, sensitive_features=a, sample_weight=np.linspace(1, 2, 300),
-        fairness_weights=[0.0, 1.0], cv=3,
+        fairness_weights=[0.0, 1.0], cv=3, random_state=0,
     )  # fmt: skip
     best = path.select(max_unfairness=0.5, certify=True)
     assert best.fairness_weight == path.selected.fairness_weight

@@ -253,7 +253,7 @@ def test_cross_validation_hands_the_options_on(data):
     options = {"classifier": "lspc", "kappa": 50.0, "score_map": "tanh"}
     path = eh.fairness_path(
         eh.FairRidge(**options), X, y, sensitive_features=a, fairness_weights=[1.0], cv=2,
-        measure_with="logistic",
+        measure_with="logistic", random_state=0,
     )  # fmt: skip
     assert options.items() <= path.select(max_unfairness=1.0).get_params().items()
 
