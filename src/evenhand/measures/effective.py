@@ -155,14 +155,16 @@ def _warn_runs(name: str, values: Array, groups: Groups) -> None:
     # The places of equal values are nobody's; the table's order says nothing.
     values, first, count = np.unique(values, return_index=True, return_counts=True)
     codes = codes[first[count == 1]]
-    # Not so far that rows on both sides of where one group ends and another begins count.
-    place = min(20, len(codes) // (40 * groups.n_groups))
+    place = min(20, len(codes) // (15 * groups.n_groups))
     if place < 5:
         return
     near = np.mean(codes[1:] == codes[:-1])
     far = np.mean([np.mean(codes[k:] == codes[:-k]) for k in range(place, place + 5)])
     spread = 1.0 - np.square(groups.shares).sum()
-    if near - far > max(0.12 * spread, 5.0 * np.sqrt(far * (1.0 - far) / len(codes))):
+    # Rows so far apart also lie on both sides of where one group ends and another begins.
+    across = (groups.n_groups - 1) * place / len(codes)
+    chance = 5.0 * np.sqrt(far * (1.0 - far) / len(codes))
+    if near - far > across + max(0.12 * spread, chance):
         warn_user(
             f"{near:.0%} of the rows are of the same group as the row with the next higher "
             f"{word_for(name)}, and {far:.0%} as a row about {place} places higher, so rows seem "
