@@ -51,7 +51,7 @@ class Case:
     claim: str
     n: int
     draw: Callable[[Random, int], Outcome]
-    samples: int = 200
+    samples: int = 400
 
 
 # Results as outcomes ------------------------------------------------------------------------------
@@ -251,6 +251,25 @@ def young_and_old(whole_years: bool) -> Callable[..., Outcome]:
         return read_measure(result.independence, truth)
 
     return draw
+
+
+def bands_of_age(rng: Random, n: int) -> Outcome:
+    """A tariff of five bands of age."""
+    age, means = rng.uniform(18, 90, n), np.array([2.0, 0.6, 0.0, 0.3, 1.2])
+    s = rng.normal(size=n) + means[np.digitize(age, [25, 40, 60, 75])]
+    grid, shares = np.linspace(-8, 10, 4001), np.diff([18, 25, 40, 60, 75, 90]) / 72
+    parts = norm.pdf(np.subtract.outer(grid, means))
+    nats = (xlogy(parts, parts / (parts @ shares)[:, None]) @ shares).sum() * (grid[1] - grid[0])
+    result = eh.audit(None, s, sensitive_features=eh.Continuous(age))
+    return read_measure(result.independence, 1 - np.exp(-2 * nats))
+
+
+def young_given_target(rng: Random, n: int) -> Outcome:
+    """A surcharge below 25 whatever the target is."""
+    age, y = rng.uniform(18, 90, n), rng.normal(size=n)
+    s = y + rng.normal(size=n) + 1.5 * (age < 25)
+    result = eh.audit(y, s, sensitive_features=eh.Continuous(age)).separation
+    return read_measure(result, 1 - np.exp(-2 * shift_information(7 / 72, 1.5)))
 
 
 def steps_of_target(rng: Random, n: int) -> Outcome:
@@ -512,6 +531,8 @@ CASES = [
     Case("discrete targets", "200 levels", "interval", 3_000, levels_of_target(200, 0.5)),
     Case("continuous", "surcharge for young and old", "interval", 10_000, young_and_old(False), 60),
     Case("continuous", "the same in whole years", "interval", 10_000, young_and_old(True), 60),
+    Case("continuous", "five bands of age", "interval", 1_000, bands_of_age, 200),
+    Case("continuous", "surcharge given the target", "interval", 4_000, young_given_target, 100),
     Case("continuous", "fair given steps of the target", "size", 2_000, steps_of_target, 60),
     Case("continuous", "15 clusters", "interval", 600, few_clusters),
     Case("inferred groups", "score by group", "verdict", 4_000, inferred(False)),
