@@ -62,7 +62,8 @@ def test_differences_are_paired(path, data):
     alone = (twin["r2_high"] - twin["r2_low"]) / 2
     assert twin["accuracy_margin"] < alone
     psi = [r.influence["r2"] for r in path.points]
-    error = np.sqrt(np.square(psi[0] - psi[2]).sum()) / len(y)
+    assert np.linalg.norm(psi[0]) == pytest.approx(path.points[0].accuracy_stderr, rel=1e-12)
+    error = np.sqrt(np.square(psi[0] - psi[2]).sum())
     other = path.alternatives(limit=0.9).to_frame()
     k = int(np.flatnonzero(other["chosen"])[0])
     assert k == 0

@@ -40,7 +40,7 @@ from ..measures.effective import check_effective_size, warn_shared_values
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.exact_tests import TestResult, exact_fairness_p_values
 from ..measures.losses import Loss
-from ..measures.measures import measure
+from ..measures.measures import measure, unit_influence
 from .conditional import Conditional, audit_given
 from .group_tables import AuditedRows, GroupTable, summarize_groups
 from .imputed import Imputation, bound_gaps
@@ -340,6 +340,7 @@ class _Run:
     reference: Any = "largest"
     loss: Loss | None = None
     frequent: bool = False  # rows were repeated by frequencies, for people who differ
+    paired: bool = False  # several models of the same rows, whose differences are tested
 
     @property
     def how(self) -> dict[str, Any]:
@@ -357,7 +358,7 @@ class _Run:
         first = next(iter(samples.values()))
         loss = given["loss"]
         read = None if loss is None else read_loss(loss, given["power"], first.target)
-        run = replace(self, frequent=frequency is not None, loss=read)
+        run = replace(self, frequent=frequency is not None, loss=read, paired=n_models > 1)
         check_effective_size(first.weighted().groups)
         parts = {
             name: first.regroup(labels, warn=per_attribute, require_two=per_attribute).groups
@@ -408,6 +409,10 @@ class _Run:
             )
             for c in criteria
         }
+        units = {
+            c.name: unit_influence(entropies.influence(c), groups.weight, groups.cluster)
+            for c in (criteria if self.paired else ())
+        }
         worst = {}
         # Attributes of a crossing are judged there, level by level.
         single = groups.codes is not None and groups.measured is None and (crossed or warn)
@@ -423,6 +428,7 @@ class _Run:
             r2=r2_of(rows),
             attributes=attributes or {},
             one_against_rest=worst,
+            _units=units,
             # A label of the crossing is none of its attributes'.
             **self._extras(rows, self.reference if warn else "largest", warn, counted),
         )

@@ -399,6 +399,12 @@ class AuditedRows:
 
         return furthest(k, -1) - furthest(ref, 1), furthest(k, 1) - furthest(ref, -1)
 
+    def is_same(self, other: AuditedRows) -> bool:
+        """Whether another score is of the same rows; not if only one had copies to leave out."""
+        one, two = self.rows, other.rows
+        same = np.array_equal(one.groups.numbers(), two.groups.numbers())
+        return same and (one.target is None or np.array_equal(one.target, two.target))
+
     def change(self, other: AuditedRows) -> AuditedRows:
         """How far each row's score moves from these to other scores of the same rows."""
         moved = other.rows.scores - self.rows.scores

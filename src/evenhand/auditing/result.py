@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .._core.arrays import Vector
 from .._core.files import write_text
 from .._core.frames import json_safe, to_frame
 from .._core.views import Shown, view
 from ..data.criteria import get_criterion
-from ..measures.measures import Measure, measure_columns
+from ..measures.measures import Difference, Measure, measure_columns
 from .by_group import ByGroup, metric_by_group
 from .conditional import Conditional
 from .group_tables import AuditedRows, Disparities, GroupTable
@@ -106,6 +107,8 @@ class Audit(Shown):
     n_weightless: int = 0
     counted_by: tuple[str, ...] = ()
     _unweighted: Callable[[], Audit] | None = field(repr=False, default=None, compare=False)
+    # Of models that were audited together, what each row or cluster adds to the criteria.
+    _units: dict[str, Vector] = field(repr=False, default_factory=dict, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the way back to other rows, which no file can hold."""
@@ -431,6 +434,33 @@ class AuditSet(Mapping[str, Audit], Shown):
         """
         return {name: audit.verdict(tolerance, level) for name, audit in self.audits.items()}
 
+    def differences(self) -> tuple[Difference, ...]:
+        """Every criterion of each model less that of the first, paired by rows, with a test.
+
+        Two models that err on the same people are told apart by far less than their intervals
+        suggest. There are none of models that were not audited together, of rows that were counted
+        into cells, and of a model whose rows are copies of others where the first one's are not.
+
+        Examples
+        --------
+        >>> import evenhand as eh
+        >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+        >>> scores = {"full": data.s, "half": data.s / 2}
+        >>> audits = eh.audit(data.y, scores, sensitive_features=data.a, estimator="logistic")
+        >>> [round(d.p_value, 6) for d in audits.differences() if d.criterion == "independence"]
+        [1.0]
+        """
+        (_, first), *others = self.audits.items()
+        return tuple(
+            Difference.of(
+                name, (first.measures[c], audit.measures[c]), (units, audit._units[c]),
+                audit.confidence_level,
+            )
+            for name, audit in others
+            if audit._units and first._rows.is_same(audit._rows)
+            for c, units in first._units.items()
+        )  # fmt: skip
+
     def to_frame(self, backend: str | None = None) -> Any:
         """All measures of all audits, one row each, with the name in the first column."""
         each = [(name, m) for name, audit in self.audits.items() for m in audit.measures.values()]
@@ -444,6 +474,7 @@ class AuditSet(Mapping[str, Audit], Shown):
             "version": FORMAT_VERSION,
             "kind": self.kind,
             "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
+            "differences": json_safe(self.differences()),
         }
 
     def to_html(

@@ -454,6 +454,80 @@ def standard_error(
 
 
 # ------------------------------------------------------------------------------------------------
+# Two numbers of the same rows, whose errors move together.
+
+
+# Rows or clusters that the correlation of two errors is estimated from.
+CORRELATION_ROWS = 20_000
+
+
+def unit_influence(psi: Vector, weight: Vector | None, cluster: Rows | None = None) -> Vector:
+    """ω(ψ − mean ψ) of evenly spaced rows or clusters, as long as the standard error of mean ψ."""
+    units = _centered(psi, weight)
+    if cluster is not None:
+        units = cluster_sums(cluster, units)
+    kept = np.unique(np.linspace(0, len(units) - 1, min(len(units), CORRELATION_ROWS)).astype(int))
+    units = units[kept] - units[kept].mean()
+    length = float(np.linalg.norm(units))
+    return units * (standard_error(psi, weight, cluster) / length) if length > 0 else units
+
+
+def paired_error(one: Vector, other: Vector, errors: tuple[float, float]) -> float:
+    """Standard error of the difference of two numbers, from units that move both.
+
+        Var = |u − v|² + r_u² + r_v² − 2ρ²·r_u·r_v,   r² = stderr² − |u|²
+
+    ρ is the correlation of u and v. What errors hold beyond them, r, is the noise of squares, whose
+    correlation is that of what is squared, squared.
+    """
+    size = math.sqrt(float(one @ one) * float(other @ other))
+    together = float(one @ other) / size if size > 0 else 0.0
+    rest = [
+        math.sqrt(max(e * e - float(u @ u), 0.0)) for e, u in zip(errors, (one, other), strict=True)
+    ]
+    noise = rest[0] ** 2 + rest[1] ** 2 - 2.0 * together**2 * rest[0] * rest[1]
+    return math.hypot(float(np.linalg.norm(one - other)), math.sqrt(max(noise, 0.0)))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A criterion of one model less that of another, on the same rows.
+
+    Attributes
+    ----------
+    name, criterion : str
+        The model, and what is compared.
+    value, stderr : float
+        Below 0 where this model is the fairer one.
+    interval : (float, float)
+        At the confidence level of the measures, for each difference by itself.
+    p_value : float
+        Of the hypothesis that both are equally unfair.
+    """
+
+    name: str
+    criterion: str
+    value: float
+    stderr: float
+    interval: tuple[float, float]
+    p_value: float
+
+    @classmethod
+    def of(
+        cls, name: str, pair: tuple[Measure, Measure], units: tuple[Vector, Vector], level: float
+    ) -> Difference:
+        """The second of two measures less the first, with the units that move them."""
+        before, after = pair
+        value = after.value - before.value
+        stderr = paired_error(*units, (before.stderr, after.stderr))
+        freedom = min(before.freedom, after.freedom)
+        half = float(stdtrit(freedom, 0.5 + level / 2)) * stderr
+        errors = abs(value) / stderr if stderr else 0.0 if value == 0.0 else math.inf
+        p = 2.0 * float(stdtr(freedom, -errors))
+        return cls(name, after.criterion, value, stderr, (value - half, value + half), p)
+
+
+# ------------------------------------------------------------------------------------------------
 # One criterion of a score as a number: the measures that plain arrays go into.
 #
 # I = H(A | given) − H(A | joint),   normalized by H(A | given)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core.frames import tabulate
 from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, gains_of, grid_over
 from ..auditing.result import Audit
 from ..data.criteria import get_criterion
@@ -50,13 +51,17 @@ if TYPE_CHECKING:
     from ..auditing.impact import Impact
     from ..auditing.result import AuditSet
     from ..auditing.verdict import Verdict
-    from ..measures.measures import Measure
+    from ..measures.measures import Difference, Measure
 
 
 CLOUD = 800
 PARTS = (
     "Splitting groups makes the share smaller, so each attribute is also judged on its own. The "
     "worst of these counts."
+)
+OTHER_ROWS = "rows that are copies of others were left out, and not those of the first model."
+UNTESTED = (
+    "Differences between these models are not tested: their rows are not the same, or were counted."
 )
 UNJUDGED = "No tolerance was stated, so there is no verdict."
 ONE_GROUP = (
@@ -129,7 +134,7 @@ def _made(make: Any, result: Any) -> list[View]:
 
 def audit_set_view(audits: AuditSet) -> View:
     """Return several audits side by side."""
-    return View(f"Fairness by {audits.kind}", comparison_table(audits))
+    return View(f"Fairness by {audits.kind}", comparison_table(audits), *difference_parts(audits))
 
 
 def measure_view(measure: Measure) -> View:
@@ -266,6 +271,27 @@ def comparison_table(audits: AuditSet) -> Table:
     return Table(heads, rows, caption, columns, "comparison.csv", limit=40)
 
 
+def difference_parts(audits: AuditSet) -> list[Any]:
+    """Return how criteria differ from the first model's, with a test; nothing for attributes."""
+    differences = audits.differences()
+    first, *others = audits
+    if not differences:
+        untested = audits.kind == "model" and others
+        return [Note(UNTESTED)] if untested else []
+    cells: dict[str, Callable[[Difference], str]] = {
+        "model": lambda d: Name(d.name),
+        "criterion": lambda d: d.criterion,
+        "difference": lambda d: f"{d.value:+.4f}",
+        f"{percent(audits[first].confidence_level)} interval": lambda d: (
+            f"{d.interval[0]:+.4f} to {d.interval[1]:+.4f}"
+        ),
+        "p (no difference)": lambda d: p_text(d.p_value),
+    }
+    columns = tabulate(differences, "name", "criterion", "value", "stderr", "interval", "p_value")
+    caption = f"Differences from {short_names([first], 60)[0]}, paired by rows (below 0: fairer)"
+    return [Table.of(differences, cells, caption, columns, "differences.csv", limit=28)]
+
+
 # What a rise and a fall are called, by the side that is favorable.
 GAINS = {
     None: ("score rises", "score falls"),
@@ -288,6 +314,9 @@ def gains_view(audits: Mapping[str, Audit], favorable: str | None = None) -> Vie
     parts: list[Any] = [Note(words)]
     for k, name in enumerate(others, 2):
         names = short_names([first, name], 80)
+        if not audits[first]._rows.is_same(audits[name]._rows):
+            parts.append(Note(f"{names[1]} is not compared: {OTHER_ROWS}"))
+            continue
         changes = gains_of(audits[first], audits[name], favorable)
         rows = [
             [Name(group), number(mean, 3), span(ends), f"{100 * gain:.0f}%", f"{100 * loss:.0f}%"]
@@ -449,7 +478,7 @@ def audit_page(
     parts: list[Any] = []
     if not isinstance(result, Audit):
         title = f"Fairness by {result.kind}"
-        parts.append(View("Side by side", comparison_table(result)))
+        parts.append(View("Side by side", comparison_table(result), *difference_parts(result)))
         if result.kind == "model":
             scores = View(f"Scores by {part_word(first)}", draw(density_charts(result), first))
             parts += [scores, gains_view(result, favorable)]

@@ -1,9 +1,7 @@
 """The record of a search for less discriminatory alternatives.
 
 All models of a path and candidates of the user's own, measured on the same rows. Differences from
-the chosen model are paired: with ρ the correlation of two errors over rows,
-
-    Var(a − b) = Var(a) + Var(b) − 2ρ·√(Var(a) Var(b))
+the chosen model are paired over rows (:func:`.paired_error`).
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ from scipy.special import ndtri
 from .._core.frames import json_safe
 from .._core.validation import InputError, check_column
 from .._core.views import Paged, Tabled
-from .held_out import PathPoint, correlation, tabulate_points
+from ..measures.measures import paired_error
+from .held_out import PathPoint, tabulate_points
 
 if TYPE_CHECKING:
     from .path import FairnessPath, Request
@@ -89,11 +88,10 @@ def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alt
         value = np.array(columns[name])
         error = np.array(columns[f"{name}_stderr"])
         columns[f"{what}_difference"] = (value - value[best]).tolist()
-        # Standard errors of differences from the chosen one, which move together.
-        together = correlation(points, name)[best]
-        variance = error**2 + error[best] ** 2 - 2.0 * together * error * error[best]
-        variance[best] = 0.0
-        columns[f"{what}_margin"] = (z * np.sqrt(np.clip(variance, 0.0, None))).tolist()
+        columns[f"{what}_margin"] = [
+            z * paired_error(p.influence[name], points[best].influence[name], (e, error[best]))
+            for p, e in zip(points, error, strict=True)
+        ]
     columns["meets_floor"] = [floor is None or bool(value >= floor) for value in accuracy]
     columns["meets_limit"] = [limit is None or bool(value <= limit) for value in unfairness]
     columns["chosen"] = [k == best for k in range(len(names))]

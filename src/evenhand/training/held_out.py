@@ -20,10 +20,16 @@ from .._core.validation import InputError, check_column
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
 from ..data.sample import Sample
-from ..data.weights import cluster_sums, weighted_rows
+from ..data.weights import weighted_rows
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.losses import Accuracy, accuracy_of
-from ..measures.measures import Measure, critical_value, measure, standard_error
+from ..measures.measures import (
+    Measure,
+    critical_value,
+    measure,
+    standard_error,
+    unit_influence,
+)
 
 
 @dataclass(frozen=True)
@@ -216,8 +222,7 @@ def _fit_predict(handle: Handle, fitter: Any, fairness_weight: float, test: Samp
 # error, and the influences at two points give the correlation of their errors.
 
 
-# Rows that the correlation between points is estimated from, and draws of their joint law.
-CORRELATION_ROWS = 20_000
+# Draws of the joint distribution of their errors.
 DRAWS = 20_000
 
 
@@ -238,7 +243,8 @@ class PathPoint:
     scores : (n,) array
         The held-out scores themselves.
     influence : dict of str → array
-        Of some rows on each of the numbers, by criterion and by `key`, that of the accuracy.
+        Of some rows on each of the numbers, by criterion and by `key`, that of the accuracy; as
+        long as the standard error that rows bring.
     """
 
     fairness_weight: float
@@ -344,13 +350,13 @@ class Gauge:
             columns = {"s": measured, "c": self.controls}
             by_criterion[CONDITIONAL] = self.entropies([CONDITIONAL], columns)
         measures = {}
-        influence = {self.accuracy.key: _thin(moves, self.loss_weight, self.cluster)}
+        influence = {self.accuracy.key: unit_influence(moves, self.loss_weight, self.cluster)}
         for criterion, entropies in by_criterion.items():
             measures[criterion.name] = measure(
                 criterion, entropies, self.level, float("nan"), self.name
             )
             psi = entropies.influence(criterion)
-            influence[criterion.name] = _thin(psi, self.groups.weight, self.groups.cluster)
+            influence[criterion.name] = unit_influence(psi, self.groups.weight, self.groups.cluster)
         interval = (value - half, value + half)
         return PathPoint(
             fairness_weight, value, stderr, interval, measures, scores, self.accuracy.key, influence
@@ -359,17 +365,6 @@ class Gauge:
     def entropies(self, criteria: list[Criterion], columns: dict[str, Vector]) -> Entropies:
         """Of the groups given columns, as criteria ask for them."""
         return estimate_entropies(criteria, columns, self.groups, self.estimator)
-
-
-def _thin(influence: Vector, weight: Vector | None, cluster: Rows | None = None) -> Vector:
-    """Weighted and centered influence of evenly spaced rows or clusters, for correlations."""
-    psi = influence
-    if weight is not None:
-        psi = (psi - np.average(psi, weights=weight)) * weight
-    if cluster is not None:
-        psi = cluster_sums(cluster, psi - psi.mean())
-    rows = np.unique(np.linspace(0, len(psi) - 1, min(len(psi), CORRELATION_ROWS)).astype(int))
-    return psi[rows] - psi[rows].mean()
 
 
 def correlation(points: Sequence[PathPoint], name: str) -> Matrix:
