@@ -32,6 +32,20 @@ def rows_of(y, s, groups):
     return with_score(make_rows(groups, y), s), get_basis("quadratic", 2)
 
 
+@pytest.mark.parametrize(("n_groups", "n_functions"), [(3, 2), (5, 8), (40, 3), (3, 20)])
+def test_hessian_sums_products_within_cells(n_groups, n_functions):
+    """Σ_c n_c (diag(p) − ppᵀ) ⊗ φφᵀ, however many groups and functions there are."""
+    rng = np.random.default_rng(8)
+    f, counts = rng.normal(size=(n_functions, 30)), rng.uniform(size=(n_groups, 30))
+    problem = _newton.Regression(f, counts, np.zeros(n_functions))
+    prob = softmax(rng.normal(size=(n_groups, 30)), axis=0)
+    p = prob[1:].T
+    spread = p[:, :, None] * (np.eye(n_groups - 1) - p[:, None])
+    expected = np.einsum("c,ckl,dc,ec->kdle", counts.sum(axis=0), spread, f, f)
+    size = (n_groups - 1) * n_functions
+    np.testing.assert_allclose(problem.hessian(prob), expected.reshape(size, size), atol=1e-12)
+
+
 @pytest.fixture
 def by_rows(monkeypatch):
     """Turns the grid off."""

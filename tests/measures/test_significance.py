@@ -91,6 +91,21 @@ def test_covariance_is_that_of_permutations():
     np.testing.assert_allclose(score.total[0], total, atol=1e-10)
 
 
+@pytest.mark.parametrize("null", [0, 1, 3])
+def test_form_of_the_pseudo_inverse(null):
+    """Directions of little variance, of none, and a function that is constant are left out."""
+    rng = np.random.default_rng(4)
+    values = np.r_[np.zeros(null), [5e-3, 0.02], rng.uniform(0.5, 2, 6)]
+    turn = np.linalg.qr(rng.normal(size=(len(values), len(values))))[0]
+    covariance = np.pad(turn * values @ turn.T, (0, 1)) * 50.0
+    u = rng.normal(size=len(covariance))
+    root = _null_covariance.root_inverse(covariance)
+    statistic, rank = _null_covariance.quadratic_form(u, covariance)
+    assert rank == root.shape[1] < len(values) - null
+    assert statistic == pytest.approx(np.square(u @ root).sum(), rel=1e-10)
+    assert _null_covariance.quadratic_form(u, np.zeros_like(covariance)) == (0.0, 0)
+
+
 @pytest.mark.parametrize("kind", ["group", "random"])
 def test_covariance_of_weighted_rows_is_unbiased_in_narrow_cells(kind):
     rng = np.random.default_rng(2)

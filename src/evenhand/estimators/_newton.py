@@ -454,8 +454,11 @@ class Regression:
         """(qD, qD); its sums in the precision of the functions, which may be others."""
         f = self.functions if functions is None else functions
         d, q, p = len(f), self.free, prob[1:]
-        out = np.empty((q, q, d, d))
-        if _few(q, d):
+        out = np.empty((q, d, q, d))
+        if q > 8 * d:
+            forms = f[:, None] * f * self.total.astype(f.dtype)
+            out = multinomial_products(p.astype(f.dtype, copy=False), forms).reshape(out.shape)
+        elif _few(q, d):
             # All blocks in one product: few columns have few products with one another.
             i, j = np.triu_indices(q)
             weights = -(self.total * p)[i] * p[j]
@@ -464,17 +467,31 @@ class Regression:
             blocks = np.empty((len(i), d, d))
             blocks[:, first, second] = weights.astype(f.dtype) @ (f[first] * f[second]).T
             blocks[:, second, first] = blocks[:, first, second]
-            out[i, j] = out[j, i] = blocks
+            out[i, :, j] = out[j, :, i] = blocks
         else:
             for k in range(q):
                 for other in range(k + 1):
                     rest = (1.0 - p[k]) if k == other else p[other]
                     scaled = f * np.sqrt(self.total * p[k] * rest).astype(f.dtype)
                     block = scaled @ scaled.T
-                    out[k, other] = out[other, k] = block if k == other else -block
+                    out[k, :, other] = out[other, :, k] = block if k == other else -block
         between = np.eye(q) - 1.0 / (q + 1)
-        np.einsum("ijdd->ijd", out)[:] += between[:, :, None] * self.penalty
-        return out.transpose(0, 2, 1, 3).reshape(q * d, q * d)
+        np.einsum("idjd->ijd", out)[:] += between[:, :, None] * self.penalty
+        return out.reshape(q * d, q * d)
+
+
+def multinomial_products(share: NDArray[Any], forms: NDArray[Any]) -> Array:
+    """Σ_c (diag(p_c) − p_c p_cᵀ) ⊗ F_c, (qD, qD), of shares p, (q, C), and symmetric F, (D, D, C).
+
+    Block by block of F: the tables of all cells would be (C, q, q).
+    """
+    q, d = len(share), len(forms)
+    out = np.empty((q, d, q, d))
+    for i, j in zip(*np.tril_indices(d), strict=True):
+        block = -(share * forms[i, j]) @ share.T
+        np.einsum("kk->k", block)[:] += share @ forms[i, j]
+        out[:, i, :, j] = out[:, j, :, i] = block
+    return out.reshape(q * d, q * d)
 
 
 def softmax(eta: Array) -> tuple[Array, Array]:
@@ -631,7 +648,7 @@ def _leverages(functions: NDArray[Any], inverse: Array) -> Iterator[tuple[slice,
         else:
             forms = ((table @ f).reshape(len(k), d, -1) * f).sum(axis=1)
             leverage = forms[place.ravel()].T
-        leverage = leverage.astype(np.float64).reshape(-1, q, q)
+        leverage = leverage.astype(np.float64, copy=False).reshape(-1, q, q)
         yield slice(start, start + size), np.ascontiguousarray(leverage)
 
 

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh, solve
 from scipy.special import gammaincc
 from scipy.stats import f as f_law
 
 from .._core.arrays import Array, Rows
+from ..estimators._newton import multinomial_products
 from ..estimators.ranks import RankedRows, Ranks, neighbor_slopes, scattered_rows
 
 # Products that a covariance of units may take.
@@ -97,26 +99,22 @@ class Scores:
         g = members.n_groups - 1
         codes = _NO_CODES if members.codes is None else members.codes
         size, first, second, counts, total = kernels.cell_moments(*rows, codes, members.n_groups)
-        n_cells = len(size)
         self.mean = first / size[:, None]
         scatter = second - size[:, None, None] * self.mean[:, :, None] * self.mean[:, None, :]
         scale = 1.0 / np.maximum(size - 1.0, 1.0)
         # What is left of a constant after subtraction is rounding, not spread.
         noise = 1e-12 * np.trace(second, axis1=1, axis2=2)
         scale[np.trace(scatter, axis1=1, axis2=2) <= noise] = 0.0
+        scatter *= scale[:, None, None]
         if members.soft is None:
-            share = counts[:, :g] / size[:, None]
-            member_scatter = -size[:, None, None] * share[:, :, None] * share[:, None, :]
-            member_scatter[:, np.arange(g), np.arange(g)] += counts[:, :g]
             self.total = total[:g] - counts[:, :g].T @ self.mean
+            share = counts.T[:g] / size
+            self.covariance = multinomial_products(share, (scatter * size[:, None, None]).T)
         else:
             member_scatter = _soft_scatter(members.soft, rows.cell, size)
             self.total = members.soft.T @ (kernels.feature_matrix(*rows) - self.mean[rows.cell])
-        scatter *= scale[:, None, None]
-        width = scatter.shape[1]
-        covariance = member_scatter.reshape(n_cells, -1).T @ scatter.reshape(n_cells, -1)
-        covariance = covariance.reshape(g, g, width, width).transpose(0, 2, 1, 3)
-        self.covariance = covariance.reshape(g * width, g * width)
+            blocks = np.tensordot(member_scatter, scatter, (0, 0)).transpose(0, 2, 1, 3)
+            self.covariance = blocks.reshape(self.total.size, self.total.size)
 
 
 def _soft_scatter(soft: Array, cell: NDArray[np.int32], size: Array) -> Array:
@@ -131,14 +129,31 @@ def _soft_scatter(soft: Array, cell: NDArray[np.int32], size: Array) -> Array:
 
 def root_inverse(covariance: Array, tolerance: float = RANK_TOLERANCE) -> Array:
     """R with RRᵀ the pseudo-inverse, on the scale of correlations; its columns are the rank."""
-    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    used = spread > 1e-9 * max(spread.max(), 1e-300)
-    if not used.any() or spread.max() <= 1e-12:
-        return np.empty((len(spread), 0))
-    inverse = np.where(used, 1.0 / np.where(used, spread, 1.0), 0.0)
-    values, vectors = np.linalg.eigh(covariance * inverse[:, None] * inverse[None, :])
+    inverse, correlation = _correlations(covariance)
+    values, vectors = np.linalg.eigh(correlation)
     keep = values > tolerance
     return inverse[:, None] * vectors[:, keep] / np.sqrt(values[keep])
+
+
+def quadratic_form(u: Array, covariance: Array) -> tuple[float, int]:
+    """|uᵀR|² and the rank of R = :func:`root_inverse`, from the eigenvectors left out of it only.
+
+    Of 300 groups, 1,800 directions, that takes half as long.
+    """
+    inverse, correlation = _correlations(covariance)
+    values, vectors = eigh(correlation, subset_by_value=(-np.inf, RANK_TOLERANCE))
+    x = u * inverse
+    x -= vectors @ (vectors.T @ x)
+    correlation += (vectors * (1.0 - values)) @ vectors.T
+    return float(x @ solve(correlation, x, assume_a="pos")), len(x) - len(values)
+
+
+def _correlations(covariance: Array) -> tuple[Array, Array]:
+    """Inverse standard deviations, 0 for one that is rounding, and the correlations."""
+    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    used = (spread > 1e-9 * spread.max()) & (spread.max() > 1e-12)
+    inverse = np.where(used, 1.0 / np.where(used, spread, 1.0), 0.0)
+    return inverse, covariance * inverse[:, None] * inverse[None, :]
 
 
 # ------------------------------------------------------------------------------------------------

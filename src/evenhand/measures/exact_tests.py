@@ -44,6 +44,7 @@ from .covariances import (
     difference,
     independent_rows,
     level_rank,
+    quadratic_form,
     root_inverse,
     scan_p_value,
     scan_rows,
@@ -362,17 +363,15 @@ def _permute(criterion: Criterion, data: _Data, setting: _Tested, seed: int) -> 
     members, where, note = setting.members, setting.where, data.members.note
     score = Scores(setting.rows, members)
     used = np.sort(np.concatenate(members.directions(score.total.shape[1])))
-    part = root_inverse(score.covariance[np.ix_(used, used)])
-    dof = part.shape[1]
+    covariance, total = score.covariance[np.ix_(used, used)], score.total.ravel()
+    statistic, dof = quadratic_form(total[used], covariance)
     if not dof:
         return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}{note}")
-    root = np.zeros((score.total.size, dof))
-    root[used] = part
-    statistic = float(np.square(score.total.ravel() @ root).sum())
     handful = 0 if criterion.given else handful_of(members, MIN_GROUP_ROWS)
     n = setting.target.n
     if n <= DRAWN_ROWS or handful:
-        rng = np.random.default_rng(seed)
+        rng, root = np.random.default_rng(seed), np.zeros((len(total), dof))
+        root[used] = root_inverse(covariance)
         if n <= DRAWN_ROWS:
             drawn = draw_all(setting.rows, members, score.mean, root, rng)
         else:
