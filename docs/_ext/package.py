@@ -23,16 +23,16 @@ SECTIONS = {
         "FairRegressor", "FairRidge", "FairGLM", "SeparationWarning", "FairPostprocessor",
         "TableEncoder", "load", "save",
     ),
-    "Frontier": ("fairness_path", "FairnessPath"),
+    "Frontier": ("fairness_path", "FairnessPath", "alternatives"),
     "Estimators of information": ("Adaptive", "Logistic", "LSPC", "Fourier", "KNN"),
     "For those who build models": ("FairnessRegularizer",),
     "Criteria of your own": ("Criterion", "Variable", "register_criterion"),
 }  # fmt: skip
 # Not to be imported by users, but handed to them.
 RESULTS = (
-    "Measure", "Disparities", "OneAgainstRest", "Impact", "ImpactNumber", "ByGroup", "Verdict",
-    "ClauseResult", "Conditional", "AdjustedGap", "Imputation", "Pricing", "Relativities",
-    "Alternatives", "About", "PathPoint", "Unreachable", "Tried",
+    "Measure", "Difference", "Disparities", "OneAgainstRest", "Impact", "ImpactNumber", "ByGroup",
+    "Verdict", "ClauseResult", "Conditional", "AdjustedGap", "Imputation", "Pricing",
+    "Relativities", "Alternatives", "About", "PathPoint", "Unreachable", "Tried",
     "BoundRegularizer", "Edges", "RowLosses", "EntropyEstimator",
 )  # fmt: skip
 EXECUTED = re.compile(r"^```\{executed\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -32,6 +32,7 @@ _HOME = {
     "Tolerance": "auditing.tolerance",
     "Adaptive": "estimators.adaptive",
     "Audit": "auditing.result",
+    "alternatives": "training.frontier",
     "audit": "auditing.audits",
     "Criterion": "data.criteria",
     "Variable": "data.criteria",

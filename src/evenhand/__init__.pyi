@@ -31,6 +31,7 @@ from .measures.measures import separation as separation
 from .measures.measures import sufficiency as sufficiency
 from .tables.audit_table import audit_table as audit_table
 from .tables.monitor import monitor as monitor
+from .training.frontier import alternatives as alternatives
 from .training.frontier import fairness_path as fairness_path
 from .training.glm import FairGLM as FairGLM
 from .training.glm import SeparationWarning as SeparationWarning

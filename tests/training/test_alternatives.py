@@ -108,7 +108,54 @@ def test_views_and_files(path, tmp_path):
         result.to_html(tmp_path / "record.html")
 
 
+def test_columns_of_scores_alone(data):
+    X, y, a = data
+    scores = {"all": X @ [1.0, 1.0, 0.5], "two": X[:, 1] + 0.5 * X[:, 2], "bad": X[:, 0]}
+    how = {"sensitive_features": a, "estimator": "logistic"}
+    result = eh.alternatives(y, scores, limit=0.06, floor=0.2, **how)
+    table = result.to_frame().set_index("name")
+    assert (result.chosen, result.met) == ("two", True)
+    assert table["origin"].unique().tolist() == ["scores"]
+    audits = eh.audit(y, scores, **how)
+    for name, audit in audits.items():
+        assert table["r2"][name] == pytest.approx(audit.r2, rel=1e-12)
+        assert table["independence"][name] == pytest.approx(audit.independence.value, rel=1e-12)
+    # Both pair by rows.
+    one = {d.name: d for d in audits.differences() if d.criterion == "independence"}["two"]
+    assert table["unfairness_difference"]["all"] == pytest.approx(-one.value, rel=1e-12)
+    assert table["unfairness_margin"]["all"] == pytest.approx(1.959964 * one.stderr, rel=1e-6)
+    assert "is above the limit 0.06" in table["reason"]["all"]
+    assert not eh.alternatives(y, scores, limit=0.0001, floor=0.6, **how).met
+
+
+def test_rows_of_columns_count_as_in_an_audit(data):
+    X, y, a = data
+    rng = np.random.default_rng(0)
+    scores = {"one": np.exp(X[:, 0]), "two": np.exp(X[:, 1] / 2)}
+    claims, years = rng.poisson(np.exp(X[:, 0] / 2)), rng.uniform(0.2, 1.0, len(a))
+    weight, more = rng.uniform(0.5, 2.0, len(a)), {"sensitive_features": a, "estimator": "logistic"}
+    result = eh.alternatives(
+        claims, scores, floor=0.0, exposure=years, sample_weight=weight, loss="poisson",
+        criterion="separation", **more,
+    )  # fmt: skip
+    assert (result.key, result.symbol, result.criterion) == ("d2", "D²", "separation")
+    audits = eh.audit(claims, scores, exposure=years, sample_weight=weight, loss="poisson", **more)
+    values = [audit.separation.value for audit in audits.values()]
+    assert result.columns["separation"] == pytest.approx(values, rel=1e-9)
+    thrice = eh.alternatives(y, {"x": X[:, 1]}, floor=0.0, frequency=np.full(len(a), 3), **more)
+    assert thrice.held_out.startswith(f"{3 * len(a):,} rows")
+
+
 class TestErrors:
+    def test_of_columns(self, data):
+        _, y, a = data
+        with pytest.raises(InputError, match="`limit` or `floor` must be given, got neither"):
+            eh.alternatives(y, {"x": y}, sensitive_features=a)
+        with pytest.raises(ValueError, match=r"y_pred\['x'\]"):
+            eh.alternatives(y, {"x": y[:10]}, sensitive_features=a, floor=0)
+        with pytest.raises(ValueError, match="loss"):
+            eh.alternatives(-abs(y), {"x": y}, sensitive_features=a, floor=0, loss="poisson")
+
     def test_neither_floor_nor_limit(self, path):
         path.selected = None
         with pytest.raises(InputError, match="where no model of the path was selected"):

@@ -65,7 +65,9 @@ class Tabled(Shown):
 class Paged(Shown):
     """A result that can be written as a page of its own."""
 
-    def to_html(self, path: Any, *, force: bool = False) -> Any:
+    def to_html(
+        self, path: Any, *, force: bool = False, about: Any = None, source: Any = None
+    ) -> Any:
         """Write the picture and the table as one self-contained page.
 
         Parameters
@@ -73,5 +75,9 @@ class Paged(Shown):
         path : str or Path
         force : bool
             Overwrite an existing file.
+        about : evenhand.report.About or dict, optional
+            Who asks, and what for.
+        source : dict, optional
+            Facts about the data to print.
         """
-        return write_text(path, view("result_page")(self), force)
+        return write_text(path, view("result_page")(self, about, source), force)

@@ -1,4 +1,4 @@
-"""The commands `frontier`, `predict` and `demo`."""
+"""The commands `frontier`, `alternatives`, `predict` and `demo`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ..training.model_files import TableModel, load_table_model
 from . import options as group
 from .audits import read_rules, show_verdict, tolerance_facts
 from .options import option
-from .rows import TableRows, load_training
-from .terminal import command, fail, leave, note, run_facts, say, show_result, show_view
+from .rows import TableRows, load_scores, load_training
+from .terminal import command, deliver, fail, leave, note, run_facts, say, show_result, show_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -307,6 +307,63 @@ def show_frontier(
     for name, path_ in outputs.items():
         if name != "model.json" or path_.exists():
             say(f"{name.split('.')[0].capitalize()}: {path_}")
+
+
+class SearchedColumns(group.TrainingColumns):
+    """Candidates, by columns of their scores."""
+
+    prediction: list[str] = option("Column with the scores of a candidate.", "-s", default=[])
+
+
+class Search(Fitting, group.Pricing):
+    """Which candidates there are, and what they must meet."""
+
+    model: str = option(
+        "Fit a frontier of this kind of model to all other columns, too.",
+        choices=ChainMap[str, Any]({"none": None}, MODELS),
+        default="none",
+    )
+    floor: float | None = option("Least accuracy (R², or D² of a deviance) that is enough.")
+    limit: float | None = option("Largest unfairness that is allowed.")
+
+
+@command
+def alternatives(
+    file: group.OneFile, columns: SearchedColumns, search: Search, about: group.About,
+    output: group.Output,
+) -> None:  # fmt: skip
+    """Write down a search for less discriminatory alternatives: which model is chosen, and why.
+
+    Candidates are columns of scores, and with --model all models of a frontier. With --limit the
+    most accurate model is chosen that meets both limits, without it the fairest above --floor.
+    Exit code 1: no candidate meets them.
+
+    For example: evenhand alternatives scores.csv --target y --sensitive race --prediction current
+    --prediction fairer --floor 0.3 --limit 0.02 --html record.html
+    """
+    from ..training.frontier import alternatives as record
+
+    if search.model != "none" and search.loss is not None:
+        raise TableError("--loss must be left out with --model, which has a loss of its own.")
+    if search.model == "none":
+        if len(columns.prediction) < 2:
+            raise TableError("Give two --prediction columns or more, or --model to fit others.")
+        if columns.control or columns.given is not None:
+            raise TableError("--control and --given need --model.")
+        rows = load_scores(file, columns)
+        given = {k: v for k, v in rows.given.items() if k != "controls"}
+        result = record(
+            rows.y, rows.scores, **given, frequency=rows.numbers.get("frequency"),
+            floor=search.floor, limit=search.limit, criterion=search.criterion, loss=search.loss,
+            power=search.power, confidence_level=search.confidence, random_state=search.seed,
+        )  # fmt: skip
+    else:
+        rows = load_training(file, columns)
+        path = run_path(rows, search.build(), search)
+        result = path.alternatives(rows.scores, floor=search.floor, limit=search.limit)
+    facts = {**rows.source_facts(), **run_facts(search.seed)}
+    deliver(result, output, about=asdict(about), source=facts)
+    leave("pass" if result.met else "fail")
 
 
 class Scored(group.Writing):

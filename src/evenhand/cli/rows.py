@@ -338,11 +338,14 @@ def load_training(file: Path, columns: Columns) -> TableRows:
     for name in columns.drop:
         if name not in source.names:
             source.resolve(name, "--drop")
-    features = _feature_names(source, [*others, *columns.sensitive, *cluster, *columns.drop])
-    wanted = [*others, *columns.sensitive, *cluster, *features, *columns.control]
+    scores = columns.predictions
+    features = _feature_names(
+        source, [*others, *scores, *columns.sensitive, *cluster, *columns.drop]
+    )
+    wanted = [*others, *scores, *columns.sensitive, *cluster, *features, *columns.control]
     text = [n for n in (*cluster, *columns.sensitive) if n not in others and n not in bands]
     table = read_table(source, wanted, text=text, missing=columns.missing)
-    rows = _without_gaps(TableRows(source, columns, table, {}))
+    rows = _without_gaps(TableRows(source, columns, table, {name: name for name in scores}))
     (table,) = repeat_rows(rows.numbers.get("frequency"), table=rows.table)
     why = dict.fromkeys(columns.drop, "--drop says so")
     why |= dict.fromkeys(cluster, "--cluster names it")

@@ -79,14 +79,14 @@ def _printable(text: str) -> str:
     )
 
 
-def deliver(result: Any, output: Output, style: str = "") -> None:
-    """A result as JSON or in words, and as a page where one is asked for."""
+def deliver(result: Any, output: Output, style: str = "", **page: Any) -> None:
+    """A result as JSON or in words, and as a page where one is asked for: `about` and `source`."""
     if output.json_:
         say_json(result.to_dict())
     else:
         show_result(result, style)
     if output.html is not None:
-        result.to_html(output.html, force=output.force)
+        result.to_html(output.html, force=output.force, **page)
         if not output.json_:
             say(f"Page: {output.html}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from .._core.provenance import stamp
 from ..measures.measures import HOLDS, VIOLATED
 from .charts import Bar, Chart, bar_chart
 from .markup import asset, element, join, label, page
-from .page import made_with
+from .page import About, about_section, made_with
 from .view import Figure, Lead, Name, Note, Table, View, section, view_of
 from .words import clean, fixed, group_name, number, percent, short_names, span, with_interval
 
@@ -291,19 +291,32 @@ def alternatives_view(result: Alternatives) -> View:
 # The page of any of these.
 
 
-def result_page(result: Any) -> str:
+# The title, and the question that the page answers.
+_TITLES = {
+    "Drivers": ("Drivers of a disparity", "Which features carry the gap?"),
+    "Monitor": ("Monitoring report", "Has the fairness of this score changed?"),
+    "Alternatives": (
+        "Search for less discriminatory alternatives",
+        "Is there a model that serves the purpose and is fairer?",
+    ),
+}
+
+
+def result_page(
+    result: Any, about: About | Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
     """Return the page of drivers, monitoring or alternatives, with what they were made with."""
-    title = {
-        "Drivers": "Drivers of a disparity",
-        "Monitor": "Monitoring report",
-        "Alternatives": "Search for less discriminatory alternatives",
-    }
+    title, question = _TITLES[type(result).__name__]
+    who = About.of(about)
     named = result.sensitive_name != "group"
     under = join(["By ", label(result.sensitive_name, 80)]) if named else None
-    facts: list[tuple[str, Any]] = []
+    facts = {str(name): str(value) for name, value in (source or {}).items()}
     if type(result).__name__ == "Monitor":
         limits = [f"{name} at most {limit:g}" for name, limit in result.limits.items()]
-        facts = [("Limits", "; ".join(limits) or "none"),
-                 ("Chance of a false alarm", percent(result.level))]  # fmt: skip
-    body = [section(view_of(result)), section(made_with(facts)), asset("signatures.html")]
-    return page(title[type(result).__name__], under, body, {**result.to_dict(), **stamp()})
+        facts |= {"Limits": "; ".join(limits) or "none",
+                  "Chance of a false alarm": percent(result.level)}  # fmt: skip
+    asked = [] if about is None else [section(about_section(who, question))]
+    body = [*asked, section(view_of(result)), section(made_with(list(facts.items())))]
+    data = {**result.to_dict(), **stamp(), "source": facts}
+    return page(who.title or title, under, [*body, asset("signatures.html")], data)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
+from .._core.arrays import Mask
 from .._core.frames import json_safe
 from .._core.validation import InputError, check_column
 from .._core.views import Paged, Tabled
@@ -54,6 +55,12 @@ class Alternatives(Tabled, Paged):
     held_out: str
     sensitive_name: str
 
+    @property
+    def met(self) -> bool:
+        """Whether the chosen model meets the floor and the limit."""
+        k = self.columns["chosen"].index(True)
+        return bool(self.columns["meets_floor"][k] and self.columns["meets_limit"][k])
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
         return json_safe({"format": "evenhand.alternatives", "version": 1, **vars(self)})
@@ -61,32 +68,52 @@ class Alternatives(Tabled, Paged):
 
 def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alternatives:
     """The record of a path and candidates of the user's own."""
-    floor, limit, criterion = request.min_accuracy, request.max_unfairness, request.criterion
-    chosen = path.selected if floor is None and limit is None else None
-    if floor is None and limit is None and chosen is None:
-        raise InputError(
-            "floor", "be given, or `limit`, where no model of the path was selected, got neither",
-            hint="path.select(max_unfairness=...) selects one.",
-        )  # fmt: skip
-    names, points = _measure_all(path, others)
-    columns: dict[str, list[Any]] = {
-        "name": names,
-        "origin": [*["path"] * len(path), *map(_origin, others.values())],
-        **tabulate_points(points),
-    }
-    columns["fairness_weight"] = [None if w != w else w for w in columns["fairness_weight"]]
-    key = path.accuracy.key
-    accuracy, unfairness = np.array(columns[key]), np.array(columns[criterion])
+    chosen = None
+    if request.min_accuracy is None and request.max_unfairness is None:
+        if path.selected is None:
+            raise InputError(
+                "floor", "be given, or `limit`, where no model of the path was selected, got "
+                "neither", hint="path.select(max_unfairness=...) selects one.",
+            )  # fmt: skip
+        chosen = path.points.index(path.selected)
+    names = [f"weight {point.fairness_weight:.4g}" for point in path.points]
+    points, origins = list(path.points), ["path"] * len(path)
+    for name, other in others.items():
+        if not isinstance(name, str) or name in names:
+            raise InputError("others", f"have names of their own, got {name!r}")
+        origins.append("fitted model" if hasattr(other, "predict") else "scores")
+        if origins[-1] == "fitted model":
+            other = path._handle.predict(other, path._rows)
+        scores = check_column(other, f"others[{name!r}]", path.n_rows)
+        names.append(name)
+        points.append(path._gauge.read(float("nan"), scores))
     mixed = np.concatenate([path.mixed, np.zeros(len(others), dtype=bool)])
+    many = "s" if len(others) > 1 else ""
+    own = f"; {len(others)} candidate{many} of your own on the same rows" if others else ""
+    if "fitted model" in origins:
+        own += ", of which fitted models may have seen these"
+    held_out = f"{path.n_rows:,} rows, each scored by a model fitted without it{own}"
+    return record(names, origins, points, request, mixed, chosen, held_out, path.sensitive_name)
+
+
+def record(
+    names: list[str], origins: list[str], points: list[PathPoint], request: Request, mixed: Mask,
+    chosen: int | None, held_out: str, sensitive_name: str,
+) -> Alternatives:  # fmt: skip
+    """The table of all models; `chosen` is one that was chosen before, `mixed` are no one model."""
+    floor, limit, criterion = request.min_accuracy, request.max_unfairness, request.criterion
+    columns: dict[str, list[Any]] = {"name": names, "origin": origins, **tabulate_points(points)}
+    columns["fairness_weight"] = [None if w != w else w for w in columns["fairness_weight"]]
+    key = request.accuracy.key
+    accuracy, unfairness = np.array(columns[key]), np.array(columns[criterion])
     best, met = request.choose(
         np.where(mixed, np.inf, unfairness), np.where(mixed, -np.inf, accuracy)
     )
     if chosen is not None:
-        best, met = path.points.index(chosen), True
-    z = float(ndtri(0.5 + 0.5 * path.confidence_level))
+        best, met = chosen, True
+    z = float(ndtri(0.5 + 0.5 * request.confidence_level))
     for what, name in (("accuracy", key), ("unfairness", criterion)):
-        value = np.array(columns[name])
-        error = np.array(columns[f"{name}_stderr"])
+        value, error = np.array(columns[name]), columns[f"{name}_stderr"]
         columns[f"{what}_difference"] = (value - value[best]).tolist()
         columns[f"{what}_margin"] = [
             z * paired_error(p.influence[name], points[best].influence[name], (e, error[best]))
@@ -97,34 +124,10 @@ def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alt
     columns["chosen"] = [k == best for k in range(len(names))]
     columns["reason"] = [_reason(columns, k, request, bool(mixed[k]), met)
                          for k in range(len(names))]  # fmt: skip
-    many = "s" if len(others) > 1 else ""
-    own = f"; {len(others)} candidate{many} of your own on the same rows" if others else ""
-    if "fitted model" in columns["origin"]:
-        own += ", of which fitted models may have seen these"
     return Alternatives(
-        columns, names[best], criterion, floor, limit, key, path.accuracy.symbol,
-        path.confidence_level,
-        f"{path.n_rows:,} rows, each scored by a model fitted without it{own}", path.sensitive_name,
+        columns, names[best], criterion, floor, limit, key, request.accuracy.symbol,
+        request.confidence_level, held_out, sensitive_name,
     )  # fmt: skip
-
-
-def _origin(other: Any) -> str:
-    return "fitted model" if hasattr(other, "predict") else "scores"
-
-
-def _measure_all(path: FairnessPath, others: dict[str, Any]) -> tuple[list[str], list[PathPoint]]:
-    """Names and measures of all models, those of the path first."""
-    names = [f"weight {point.fairness_weight:.4g}" for point in path.points]
-    points = list(path.points)
-    for name, other in others.items():
-        if not isinstance(name, str) or name in names:
-            raise InputError("others", f"have names of their own, got {name!r}")
-        if _origin(other) == "fitted model":
-            other = path._handle.predict(other, path._rows)
-        scores = check_column(other, f"others[{name!r}]", path.n_rows)
-        names.append(name)
-        points.append(path._gauge.read(float("nan"), scores))
-    return names, points
 
 
 def _reason(columns: dict[str, list[Any]], k: int, request: Request, mixed: bool, met: bool) -> str:

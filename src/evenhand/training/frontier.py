@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import hypot
@@ -22,9 +22,11 @@ from ..data.folds import make_folds
 from ..data.sample import Sample
 from ..measures.balancing import summarize_controls
 from ..measures.effective import check_effective_size
+from ..measures.losses import R2, get_loss
+from .alternatives import Alternatives, record
 from .design import is_source
 from .held_out import Gauge, Handle, HeldOut, PathPoint
-from .path import FairnessPath
+from .path import FairnessPath, Request, check_request
 
 # ------------------------------------------------------------------------------------------------
 # Fairness weights that spread evenly along a frontier, not along the penalty.
@@ -414,3 +416,93 @@ def _measure(
         for weight in weights:
             evaluate(weight)
     return list(points.values())
+
+
+# ------------------------------------------------------------------------------------------------
+# Columns of scores in place of a path.
+
+
+def alternatives(
+    y_true: Any,
+    y_pred: Mapping[str, Any],
+    *,
+    sensitive_features: Any,
+    floor: float | None = None,
+    limit: float | None = None,
+    criterion: str = "independence",
+    sample_weight: Any = None,
+    frequency: Any = None,
+    cluster: Any = None,
+    exposure: Any = None,
+    loss: str | None = None,
+    power: float = 1.5,
+    estimator: Any = "auto",
+    confidence_level: float = 0.95,
+    random_state: Any = None,
+) -> Alternatives:
+    """The record of a search for less discriminatory alternatives among columns of scores.
+
+    Accuracy and unfairness of each model, how far it is from the chosen one (paired over rows),
+    which of them meet the floor and the limit, and why the others were not chosen.
+
+    Parameters
+    ----------
+    y_true : (n,) array
+    y_pred : mapping of name to (n,) array
+        Scores by model, of rows that the models were not fitted to.
+    floor : float, optional
+        Least accuracy that the purpose allows: R², or D² with a `loss`.
+    limit : float, optional
+        Largest unfairness allowed. With it the most accurate model is chosen that meets both;
+        without it the fairest that meets the floor.
+    criterion : str
+        What `limit` is about.
+    sensitive_features, sample_weight, frequency, cluster, exposure, estimator, confidence_level
+        As for :func:`evenhand.audit`.
+    loss : {"poisson", "gamma", "tweedie", "normal"}, optional
+        Whose deviance the accuracy is; `power` is that of "tweedie".
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    Alternatives
+
+    See Also
+    --------
+    evenhand.fairness_path
+    evenhand.audit
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> scores = {"full": data.s, "none": 0 * data.s}
+    >>> record = eh.alternatives(data.y, scores, sensitive_features=data.a, limit=0.01)
+    >>> record.chosen
+    'none'
+    """
+    check_request(limit, floor, "raise", "floor", "limit")
+    check_confidence_level(confidence_level)
+    columns = {f"y_pred[{name!r}]": column for name, column in y_pred.items()}
+    rows = Sample.read(
+        y_true, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        frequency=frequency, cluster=cluster, exposure=exposure, **columns,
+    )  # fmt: skip
+    accuracy = R2
+    if loss is not None:
+        named = get_loss(loss, "log", power)
+        named.check_target(rows.target, "y_true", "loss")
+        accuracy = named.accuracy
+    gauge = Gauge(rows, accuracy, estimator, random_state, confidence_level)
+    check_effective_size(gauge.groups)
+    points = [
+        gauge.read(float("nan"), check_column(rows.others[name], name, rows.n_rows))
+        for name in columns
+    ]
+    name = get_criterion(criterion).name
+    request = Request(name, limit, floor, False, confidence_level, accuracy)
+    held_out = f"{rows.n_rows:,} rows, held out from these models only where you saw to that"
+    return record(
+        list(y_pred), ["scores"] * len(points), points, request, np.zeros(len(points), dtype=bool),
+        None, held_out, rows.groups.name,
+    )  # fmt: skip
