@@ -159,6 +159,20 @@ def test_weights_do_not_speak_alone():
     )
 
 
+def test_a_panel_without_its_people_does_not_pass():
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(600), 6)
+    a = rng.integers(0, 2, 600)[person]
+    s = rng.normal(size=600)[person] + 1e-3 * rng.normal(size=3600)
+    y, how = s + rng.normal(size=3600), {"sensitive_features": a, "estimator": "logistic"}
+    with pytest.warns(UserWarning, match="as the cluster"):
+        verdict = eh.audit(y, s, **how).verdict(eh.Tolerance(independence=0.1))
+    assert verdict.outcome == "not enough data"
+    assert "name what they have in common as the cluster" in " ".join(str(verdict).split())
+    assert any("come in runs" in remark for remark in verdict.remarks)
+    assert eh.audit(y, s, cluster=person, **how).verdict(eh.Tolerance(independence=0.1)).passed
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_no_composition_of_tricks_passes_in_silence(seed):
     tricks, outcome = dressing.dress(seed)

@@ -401,8 +401,7 @@ class _Run:
         criteria = measurable(rows.variables)
         variables = complete(criteria, rows.variables)
         entropies, tests, table = self._measure_and_test(rows, variables, estimated or rows)
-        if warn:
-            warn_shared_values(variables, entropies.alone, groups)
+        shared = warn_shared_values(variables, entropies.alone, groups) if warn else ()
         measures = {
             c.name: measure(
                 c, entropies, p_value=tests[c.name].p_value, **self.how, frequency=frequency
@@ -429,6 +428,7 @@ class _Run:
             attributes=attributes or {},
             one_against_rest=worst,
             _units=units,
+            shared=shared,
             # A label of the crossing is none of its attributes'.
             **self._extras(rows, self.reference if warn else "largest", warn, counted),
         )

@@ -60,6 +60,8 @@ class Audit(Shown):
         Rows that are copies of others; each person counts once, and `n_rows` leaves them out.
     n_weightless : int
         Rows of weight or frequency zero, which count as absent.
+    shared : tuple of str
+        Why several rows seem to be one person's, in sentences; then no verdict is a pass.
     counted_by : tuple of str
         What rows count by if not alike, in words: sample weights, frequencies, with their names.
 
@@ -105,6 +107,7 @@ class Audit(Shown):
     n_negative: int = 0
     n_copies: int = 0
     n_weightless: int = 0
+    shared: tuple[str, ...] = ()
     counted_by: tuple[str, ...] = ()
     _unweighted: Callable[[], Audit] | None = field(repr=False, default=None, compare=False)
     # Of models that were audited together, what each row or cluster adds to the criteria.
@@ -141,7 +144,7 @@ class Audit(Shown):
             out.append(f"{self.n_weightless:,} rows of weight zero are left out.")
         for part in self.attributes.values() or [self]:
             out += _doubtful_labels(part.labels)
-        return tuple(out)
+        return (*out, *self.shared)
 
     @property
     def counted(self) -> str:

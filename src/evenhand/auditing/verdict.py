@@ -258,8 +258,10 @@ def withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> Clause
     """A pass that the data behind it cannot carry becomes "not enough data", with the reason."""
     if clause.judged != HOLDS:
         return clause
+    several = "several rows seem to be one person's; name what they have in common as the cluster"
     reason = (
-        _inferred(audit, clause, tolerance)
+        (several if audit.shared else "")
+        or _inferred(audit, clause, tolerance)
         or _hidden(audit, clause, tolerance)
         or _left_out(audit, clause, tolerance)
     )

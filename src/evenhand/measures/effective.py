@@ -5,7 +5,7 @@ n_eff = (ΣW)² / ΣW² over the weights W of units: clusters where rows are clu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -91,8 +91,8 @@ class SharedValuesWarning(GroupWarning):
 
 def warn_shared_values(
     variables: Mapping[str, Array], left: Mapping[str, float], groups: Groups
-) -> None:
-    """Warn where rows that share a value are all of one group, so that they may be one unit's.
+) -> tuple[str, ...]:
+    """Say where rows that share a value are all of one group, so that they may be one unit's.
 
     Such values often stand for clusters: 923 ZIP codes with a risk each, in 31,382 quotes, or one
     score per person in a monthly panel. They give the group away, or make errors too small.
@@ -105,15 +105,24 @@ def warn_shared_values(
         H(A | variable) in nats, by name.
     groups : Groups
     """
+    said = tuple(_shared_values(variables, left, groups))
+    for sentence in said:
+        warn_user(sentence, SharedValuesWarning)
+    return said
+
+
+def _shared_values(
+    variables: Mapping[str, Array], left: Mapping[str, float], groups: Groups
+) -> Iterator[str]:
     if groups.codes is None or groups.cluster is not None or groups.measured is not None:
         return
     for name, values in variables.items():
         if _hardly_repeats(values):
-            _warn_runs(name, values, groups)
+            yield from _runs(name, values, groups)
             continue
         distinct, code = np.unique(values, return_inverse=True)
         if len(distinct) > 0.9 * len(values):
-            _warn_runs(name, values, groups)
+            yield from _runs(name, values, groups)
             continue
         if len(distinct) < 10 * groups.n_groups:
             continue
@@ -129,17 +138,16 @@ def warn_shared_values(
             repeated = len(rows) > 1.5 * len(distinct)
         if (told and pure) or repeated:
             what = "so the value gives the group away" if told else "as those of one person are"
-            warn_user(
+            yield (
                 f"The {word_for(name)} has {len(distinct):,} values in {len(values):,} rows, and "
                 f"nearly all rows of a value are of one group, {what}. Hint: if rows of a value "
                 "belong together (a person, a ZIP code), pass what they have in common as the "
-                "cluster.",
-                SharedValuesWarning,
+                "cluster."
             )
 
 
-def _warn_runs(name: str, values: Array, groups: Groups) -> None:
-    """Warn where rows with nearly the same value are of one group, and those a little further off
+def _runs(name: str, values: Array, groups: Groups) -> Iterator[str]:
+    """Say where rows with nearly the same value are of one group, and those a little further off
     are not: so are the rows of a person whose score hardly moves from month to month.
 
     With rows in the order of the value, neighbors agree in their group more often than rows about
@@ -165,12 +173,11 @@ def _warn_runs(name: str, values: Array, groups: Groups) -> None:
     across = (groups.n_groups - 1) * place / len(codes)
     chance = 5.0 * np.sqrt(far * (1.0 - far) / len(codes))
     if near - far > across + max(0.12 * spread, chance):
-        warn_user(
+        yield (
             f"{near:.0%} of the rows are of the same group as the row with the next higher "
             f"{word_for(name)}, and {far:.0%} as a row about {place} places higher, so rows seem "
             "to come in runs, as those of one person do. Hint: if there are several rows of a "
-            "person or a place, pass what they have in common as the cluster.",
-            SharedValuesWarning,
+            "person or a place, pass what they have in common as the cluster."
         )
 
 
