@@ -260,15 +260,15 @@ class Fits:
 def measure(data: Any, small: Any, where: Any, model: str, repeats: int) -> Row:
     """Median of several fits, after one of few rows that loads and compiles everything."""
     from evenhand.distributed import fit
-    from evenhand.distributed.on_dask import run_dask
-    from evenhand.distributed.on_spark import run_spark
+    from evenhand.distributed.fitting import run_dask, run_spark
 
     make_model, target = MODELS[model], target_of(model)
     columns = {"y": target, "sensitive_features": "a", "features": FEATURES}
     fit(make_model(), small, where, **columns)
-    numbers = {"y": target, "sample_weight": None, "exposure": None, "offset": None, "given": None}
+    given = dict.fromkeys(("sample_weight", "exposure", "offset", "given"))
+    given |= {"y": target, "sensitive_features": "a"}
     run_there = run_spark if type(small).__module__.startswith("pyspark") else run_dask
-    exchange = run_there(Exchanges(), small, where, numbers, "a", FEATURES, 60.0)[0].result
+    exchange = run_there(Exchanges(), small, where, given, FEATURES, 60.0)[0].result
     fits = Fits()
     for _ in range(repeats):
         fitted = fits(lambda: fit(make_model(), data, where, **columns))

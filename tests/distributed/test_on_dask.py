@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 import evenhand as eh
-from evenhand.distributed import WorkerLostError, fit, on_dask
+from evenhand.distributed import WorkerLostError, fit, fitting
 
 sys.path.insert(0, str(Path(__file__).parent))
 from deadly import MARK, Deadly
@@ -97,7 +97,7 @@ def test_the_same_rows_on_the_same_workers_give_the_same_bits(client, monkeypatc
     # Left to itself a busy scheduler may hand partitions to the other worker.
     one, two = sorted(client.nthreads())[:2]
     monkeypatch.setattr(
-        on_dask, "_places", lambda client, futures: {one: futures[:2], two: futures[2:]}
+        fitting, "_places", lambda client, futures: {one: futures[:2], two: futures[2:]}
     )
     rows = spread(people(), client).persist()
     one, two = (

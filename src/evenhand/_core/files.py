@@ -5,10 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from .validation import quote
 
 # What a path may lead to that is no file to overwrite, by the test that finds it out.
 _SPECIAL = {
@@ -163,6 +166,22 @@ def is_text_type(kind: Any) -> bool:
     kind = value_type(kind)
     view = getattr(pa.types, "is_string_view", lambda _: False)  # not in the oldest pyarrow
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
+
+
+def is_dataset(table: Any) -> bool:
+    """Whether a table is one of Arrow's datasets, which must then be imported already."""
+    module = sys.modules.get("pyarrow.dataset")
+    return module is not None and isinstance(table, module.Dataset)
+
+
+def check_one_type(name: str, kind: str, where: str, seen: dict[str, tuple[str, str]]) -> None:
+    """Refuse a column that holds something else here than in the files `seen` before."""
+    before, first = seen.setdefault(name, (kind, where))
+    if before != kind:
+        raise TableError(
+            f"Column {quote(name)} must be of one type in all files: it holds {before} in {first} "
+            f"and {kind} in {where}. Hint: write one of them anew."
+        )
 
 
 def arrow_kind(kind: Any) -> str:

@@ -5,7 +5,6 @@ Not named `bands`: a submodule of that name would hide the function `evenhand.ba
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -88,7 +87,7 @@ class Bands:
     def make(cls, edges: Any, values: NDArray[Any], labels: Sequence[str] | None = None) -> Bands:
         """Check the edges against values, which are floats or dates, and name the bands."""
         dates = values.dtype.kind == "M"
-        begins = _dates(edges) if dates else _numbers(edges)
+        begins = _read_edges(edges, dates)
         if labels is None:
             known = values[~missing_rows(values)]
             whole = not dates and bool((known == np.floor(known)).all())
@@ -134,52 +133,31 @@ def measurement(values: Any) -> NDArray[Any]:
     return out
 
 
-def _numbers(edges: Any) -> tuple[float, ...]:
-    listed = _listed(edges)
-    good = all(isinstance(e, Real) and not isinstance(e, bool) for e in listed)
-    if not good or not all(math.isfinite(e) for e in listed):
-        raise InputError(
-            "edges", "be finite numbers for a column of numbers", repr(edges),
-            "where bands begin, such as [25, 65].",
-        )  # fmt: skip
-    return _rising(tuple(float(e) for e in listed), edges)
-
-
-def _dates(edges: Any) -> tuple[str, ...]:
-    listed = _listed(edges)
-    try:
-        if any(isinstance(e, Real) for e in listed):
-            raise ValueError
-        values = [np.datetime64(e, "us") for e in listed]
-        if any(np.isnat(v) for v in values):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise InputError(
-            "edges", "be dates for a column of dates", repr(edges),
-            'where bands begin, such as ["1990-01-01", "2000-01-01"].',
-        ) from None  # fmt: skip
-    _rising(tuple(values), edges)
-    return tuple(_day(v) for v in values)
-
-
-def _listed(edges: Any) -> list[Any]:
+def _read_edges(edges: Any, dates: bool) -> tuple[Any, ...]:
+    """Where bands begin: floats, or dates as text."""
     if isinstance(edges, str | bytes) or not hasattr(edges, "__iter__"):
         raise InputError("edges", "be a list of where bands begin", repr(edges))
     listed = list(edges)
     if not listed:
         raise InputError("edges", "hold at least one value", "none")
-    return listed
-
-
-def _rising(values: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
-    if any(not a < b for a, b in pairwise(values)):
+    try:
+        if any(isinstance(e, Real) == dates or isinstance(e, bool) for e in listed):
+            raise TypeError
+        values = np.array(listed, dtype=MOMENT if dates else np.float64)
+        if not np.isfinite(values).all():  # NaT is not finite either
+            raise ValueError
+    except (TypeError, ValueError):
+        kind, few = ("dates", '["1990-01-01", "2000-01-01"]') if dates else ("numbers", "[25, 65]")
+        raise InputError(
+            "edges", f"be {'' if dates else 'finite '}{kind} for a column of {kind}", repr(edges),
+            f"where bands begin, such as {few}.",
+        ) from None  # fmt: skip
+    if (values[1:] <= values[:-1]).any():
         raise InputError("edges", "rise from one to the next", repr(edges))
-    return values
-
-
-def _day(value: np.datetime64) -> str:
-    day = value.astype("datetime64[D]")
-    return str(day if day == value else value)
+    if not dates:
+        return tuple(values.tolist())
+    days = zip(values.astype("datetime64[D]"), values, strict=True)
+    return tuple(str(day if day == value else value) for day, value in days)
 
 
 def _names(edges: tuple[Any, ...], whole: bool) -> list[str]:

@@ -102,6 +102,7 @@ class Column:
         return f"{name} is used as a category: {'; '.join(extra)}."
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Turn a table of numbers, dates, categories and missing values into a matrix.
 
@@ -145,16 +146,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     (4, 3)
     """
 
-    def __init__(
-        self,
-        *,
-        standardize: bool = True,
-        min_level_rows: int = MIN_LEVEL_ROWS,
-        max_levels: int = MAX_LEVELS,
-    ):
-        self.standardize = standardize
-        self.min_level_rows = min_level_rows
-        self.max_levels = max_levels
+    standardize: bool = True
+    min_level_rows: int = MIN_LEVEL_ROWS
+    max_levels: int = MAX_LEVELS
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -535,18 +529,13 @@ def read_controls(controls: Any, n_rows: int) -> Controls:
 
 def refuse_none(controls: Controls) -> None:
     """Refuse controls of which none can be used."""
-    if controls.columns:
-        return
-    if not controls.left_out:
+    if not controls.columns:
+        reasons = "; ".join(f"{name!r}: {reason}" for name, reason in controls.left_out.items())
+        what = f"hold a column that can be used, got none ({reasons})"
         raise InputError(
-            "controls", "have at least one column, got none",
+            "controls", what if reasons else "have at least one column, got none",
             hint="leave controls out to judge the score as it is.",
         )  # fmt: skip
-    reasons = "; ".join(f"{name!r}: {reason}" for name, reason in controls.left_out.items())
-    raise InputError(
-        "controls", f"hold a column that can be used, got none ({reasons})",
-        hint="leave controls out to judge the score as it is.",
-    )  # fmt: skip
 
 
 def _read_control(name: str, column: Any) -> Control | str:

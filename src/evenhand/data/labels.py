@@ -35,7 +35,12 @@ def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
         column = _unboxed(column)
     kind = column.dtype.kind
     if kind in "OTUS":
-        return _encode_objects(column.astype(object), name)
+        values = column.astype(object).tolist()
+        codes, labels = number_labels(values, "sensitive_features")
+        if any(isinstance(label, _NUMBERS) for label in labels):
+            refuse_equal_types(values, name)
+        check_count(labels, len(column), kind_of(labels), name)
+        return sort_labels(codes, labels)
     missing = missing_rows(column)
     codes = np.full(len(column), -1, dtype=np.intp)
     values, codes[~missing] = _distinct(column[~missing])
@@ -101,22 +106,19 @@ def _label_moments(values: NDArray[Any]) -> list[Any]:
     return values.astype(str).tolist()
 
 
-def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[Any]]:
+def number_labels(values: list[Any], argument: str) -> tuple[Rows, list[Any]]:
+    """Codes (−1 where missing) and the labels of Python objects, as they first occur."""
     seen: dict[Any, int] = {}
-    codes = np.empty(len(column), dtype=np.intp)
-    for i, value in enumerate(column.tolist()):
+    codes = np.empty(len(values), dtype=np.intp)
+    for i, value in enumerate(values):
         try:
             codes[i] = -1 if is_missing(value) else seen.setdefault(value, len(seen))
         except (TypeError, ValueError):  # not hashable; an array compares to an array
             raise InputError(
-                "sensitive_features", "hold labels (text, numbers, booleans), got an element of "
-                f"type {type(value).__name__}",
+                argument, "hold labels (text, numbers, booleans, dates), got an element of type "
+                f"{type(value).__name__}",
             ) from None  # fmt: skip
-    labels = list(seen)
-    if any(isinstance(label, _NUMBERS) for label in labels):
-        refuse_equal_types(column.tolist(), name)
-    check_count(labels, len(column), kind_of(labels), name)
-    return _sort_labels(codes, labels)
+    return codes, list(seen)
 
 
 def refuse_equal_types(values: Iterable[Any], name: str | None = None) -> None:
@@ -173,7 +175,7 @@ def sorted_labels(labels: list[Any]) -> list[Any]:
         return sorted(labels, key=lambda v: (type(v).__name__, str(v)))
 
 
-def _sort_labels(
+def sort_labels(
     codes: NDArray[Any], labels: list[Any], among: list[Any] | None = None
 ) -> tuple[NDArray[Any], list[Any]]:
     """Codes in the order of the labels, or of all those that they are among."""
@@ -196,7 +198,7 @@ def share_labels(
     if not any(declared for _, _, declared in parts):
         count = sum(count for _, count, _ in parts)
         check_count(merged, count, kind_of(merged), name, shared=True)
-    return _sort_labels(codes, labels, merged)
+    return sort_labels(codes, labels, merged)
 
 
 def kind_of(labels: list[Any]) -> str:

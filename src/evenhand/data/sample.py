@@ -256,11 +256,7 @@ def count_rows(values: Any) -> int:
         return 0
     if isinstance(values, dict):
         return count_rows(next(iter(values.values()))) if values else 0
-    if isinstance(values, Groups):
-        return values.n_rows
-    if isinstance(values, Proxy | Continuous):
-        return len(values)
-    return int(_num_samples(values))
+    return values.n_rows if isinstance(values, Groups) else int(_num_samples(values))
 
 
 def take_rows(values: Any, rows: Rows, keep_index: bool = True) -> Any:
@@ -272,12 +268,11 @@ def take_rows(values: Any, rows: Rows, keep_index: bool = True) -> Any:
         return None
     if isinstance(values, dict):
         return {name: take_rows(column, rows, keep_index) for name, column in values.items()}
-    if isinstance(values, Groups | Controls):
+    arrow = type(values).__module__.startswith("pyarrow")
+    if arrow or isinstance(values, Groups | Controls):
         return values.take(rows)
     if isinstance(values, Proxy | Continuous):
         return values[rows]
-    if type(values).__module__.startswith("pyarrow"):
-        return values.take(rows)
     native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame | nw.Series):
         taken = native[rows].to_native()

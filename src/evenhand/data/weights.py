@@ -12,6 +12,7 @@ from .._core.arrays import Array, Rows
 from .._core.shards import here
 from .._core.validation import InputError, check_column, check_length
 from .columns import missing_rows, split_columns
+from .labels import number_labels
 
 # From fewer effective rows nothing can be said.
 LEAST = 5.0
@@ -140,15 +141,7 @@ def _number(column: Any) -> Rows:
         column = column.to_numpy() if numeric else np.array(column.to_list(), dtype=object)
     if column.dtype.kind != "O":
         return np.unique(column, return_inverse=True)[1].astype(np.intp, copy=False)
-    seen: dict[Any, int] = {}
-    try:
-        numbers = (seen.setdefault(v, len(seen)) for v in column.tolist())
-        return np.fromiter(numbers, dtype=np.intp, count=len(column))
-    except TypeError:
-        raise InputError(
-            "cluster", "hold labels (text, numbers, dates), got an element of type "
-            f"{type(column[0]).__name__}",
-        ) from None  # fmt: skip
+    return number_labels(column.tolist(), "cluster")[0]
 
 
 def renumber(cluster: Rows | None) -> Rows | None:

@@ -18,7 +18,7 @@ import numpy as np
 from .._core.arrays import Vector
 from .._core.shards import PeerError, run
 from .._core.threads import at_most
-from ..training.source import Columns, turn_columns
+from ..training.source import NUMBERS, Columns, turn_columns
 
 # ------------------------------------------------------------------------------------------------
 # Workers that exchange sums through XGBoost's `collective`, and the tracker they meet at.
@@ -138,10 +138,18 @@ class Tracker:
 # Which column is what, and a worker's part of a table as the columns of a fit.
 
 
-# Arguments of `fit` that are one column of numbers each.
-ARGUMENTS = ("y", "sample_weight", "exposure", "offset", "given")
-# What a column holds that is none of numbers.
-OTHERS = "text, categories or dates"
+# Arguments of `fit` that are columns: of numbers, but for the last.
+ARGUMENTS = ("y", "sample_weight", "exposure", "offset", "given", "sensitive_features")
+
+
+def find_columns(data: Any, features: Any, given: Mapping[str, Any]) -> tuple[Columns, Any]:
+    """Columns of a frame of Dask or Spark by what they are for, and the type of its features."""
+    types = nw.from_native(data).collect_schema()
+    numbers = [name for name, dtype in types.items() if dtype.is_numeric() or dtype == nw.Boolean]
+    kinds = dict.fromkeys(types, "text, categories or dates") | dict.fromkeys(numbers, NUMBERS)
+    columns = Columns.read(kinds, features, given, "the table", numbers_only=True)
+    single = all(types[name] == nw.Float32 for name in columns.features)
+    return columns, np.float32 if single else np.float64
 
 
 def rows_of_tables(columns: Columns, dtype: Any, parts: Sequence[Any]) -> dict[str, Any]:

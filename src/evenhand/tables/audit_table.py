@@ -18,7 +18,7 @@ from ..measures.cell_rows import refuse_beside_cells
 from ..measures.cells import Cells
 from ..measures.edges import Edges
 from .engines import Held, open_table
-from .plan import Columns, check_levels, without_blank
+from .plan import Columns, changed, check_levels, without_blank
 
 
 def audit_table(
@@ -307,11 +307,8 @@ def _check_whole(cells: Cells, facts: dict[str, float], columns: Columns) -> Non
         before = facts["people"]
     counted = cells.n + cells.n_unknown
     if counted < before:
-        raise InputError(
-            "table", f"while it was read: of {before:,.0f} people {before - counted:,.0f} were "
-            "gone when they were counted", hint="audit a copy that nobody writes to.",
-            verb="changed",
-        )  # fmt: skip
+        gone = f"of {before:,.0f} people {before - counted:,.0f} were gone when they were counted"
+        raise changed(gone, "audit a copy that nobody writes to.")
 
 
 def _edges(
@@ -324,7 +321,7 @@ def _edges(
         return edges
     s, y = opened.sample(columns, facts)
     if not len(s):
-        raise InputError("table", "while it was read: no row is left", verb="changed")
+        raise changed("no row is left")
     target = None if y is None else np.array(y, dtype=np.float64)
     # Squares that overflow are refused with the sums.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -337,5 +334,5 @@ def _edges(
     if found.slope:
         spans[0] = opened.ends(columns, found, facts)
     if not all(math.isfinite(end) for span in spans for end in span):
-        raise InputError("table", "while it was read: an extreme is not finite", verb="changed")
+        raise changed("an extreme is not finite")
     return found.spanning(*spans)

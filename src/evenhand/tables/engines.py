@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import filecmp
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,7 +15,16 @@ from urllib.parse import urlsplit
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._core.files import PARQUET, TableError, arrow_kind, is_text_type, list_files, value_type
+from .._core.files import (
+    PARQUET,
+    TableError,
+    arrow_kind,
+    check_one_type,
+    is_dataset,
+    is_text_type,
+    list_files,
+    value_type,
+)
 from .._core.validation import InputError, frame_columns, name_others, quote
 from ..auditing.audits import audit
 from ..auditing.result import Audit
@@ -31,8 +39,7 @@ from .readers import open_table as open_file
 ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
 # Before the address of a database that Ibis connects to.
 ADDRESS = "ibis:"
-# Of columns whose files differ.
-_TYPES: dict[str, Any] = {"double": nw.Float64, "integer": nw.Int64, "text": nw.String}
+
 _CSV = (".csv", ".tsv", ".txt", ".gz", ".zst")
 NULL = "null"
 # Bytes that tell most files apart, and that a file without a row stays below.
@@ -171,7 +178,7 @@ def _open_frame(table: Any, engine: str | None) -> Any:
         own = opened.name.lower()
         _must_be(engine, own, f"a table of {own}")
         return _open_ibis(table) if own == "ibis" else opened
-    scanned = _is_dataset(table)
+    scanned = is_dataset(table)
     if not (scanned or isinstance(frame, nw.DataFrame | nw.LazyFrame | Mapping)):
         raise InputError(
             "table", "be a path, an address, a frame, a relation or an expression, got "
@@ -186,12 +193,6 @@ def _open_frame(table: Any, engine: str | None) -> Any:
     if engine == "polars" and not scanned and frame.implementation.is_polars():
         return Engine(frame.lazy())
     raise InputError("engine", f"be one that reads {type(table).__name__}, got {engine!r}")
-
-
-def _is_dataset(table: Any) -> bool:
-    """Whether it is one of Arrow's, which is only where that was imported."""
-    module = sys.modules.get("pyarrow.dataset")
-    return module is not None and isinstance(table, module.Dataset)
 
 
 def _must_be(engine: str | None, wanted: str, what: str) -> None:
@@ -223,7 +224,7 @@ def _joined(parts: list[Any], files: Files, columns: Columns) -> Any:
     alike = []
     for part, batch in zip(parts, files.batches, strict=True):
         casts = [
-            (nw.lit(None) if name in batch.missing else nw.col(name)).cast(_TYPES[kind]).alias(name)
+            (nw.lit(None) if name in batch.missing else nw.col(name)).cast(kind).alias(name)
             for name, kind in files.types.items()
         ]
         alike.append(part.with_columns(*casts).select(*columns.names))
@@ -288,7 +289,7 @@ class Files:
     ----------
     kind : {"parquet", "csv"}
     batches : tuple of Batch
-    types : dict of column → {"double", "integer", "text"}
+    types : dict of column → type of narwhals
         What columns are cast to where batches differ; without an entry they have one type.
     folders : tuple of str
         Columns whose values are in the names of folders, as `name=value`. They are text.
@@ -296,7 +297,7 @@ class Files:
 
     kind: str
     batches: tuple[Batch, ...]
-    types: dict[str, str]
+    types: dict[str, Any]
     folders: tuple[str, ...] = ()
 
     @property
@@ -380,16 +381,19 @@ def _parquet(files: list[str], columns: Columns, cased: bool) -> Files:
         outside = _in_folders(file)
         if folders is None:
             folders = tuple(n for n in columns.names if n not in inside and n in outside)
-        _check_folders(file, files[0], schema.names, folders, outside, columns)
+        for name in columns.names:
+            if name in inside and name in folders:
+                raise TableError(
+                    f"Column {name!r} must be in all files or in the names of all folders: it is "
+                    f"not in {files[0]!r} and in {file!r}."
+                )
+            if name not in (outside if name in folders else inside):
+                raise _no_column(file, name, schema.names)
         _check_once(file, inside, schema.names, cased)
         for name in inside:
             kind = arrow_kind(schema.field(name).type)
-            before = seen.setdefault(name, (kind, file)) if kind != NULL else (kind, file)
-            if before[0] != kind:
-                raise TableError(
-                    f"Column {name!r} must be of one type in all files: it holds {before[0]} in "
-                    f"{before[1]!r} and {kind} in {file!r}. Hint: write one of them anew."
-                )
+            if kind != NULL:
+                check_one_type(name, kind, repr(file), seen)
         key = tuple((name, schema.field(name).type) for name in inside)
         found.setdefault(key, []).append(file)
     batches = tuple(
@@ -400,37 +404,22 @@ def _parquet(files: list[str], columns: Columns, cased: bool) -> Files:
     return Files("parquet", batches, types, folders or ())
 
 
-def _check_folders(
-    file: str, first: str, names: list[str], folders: tuple[str, ...], outside: list[str],
-    columns: Columns,
-) -> None:  # fmt: skip
-    """Each column must be in the files, or in the names of the folders of all of them."""
-    for name in columns.names:
-        if name not in names and (name not in outside or name not in folders):
-            raise _no_column(file, name, names)
-        if name in names and name in folders:
-            raise TableError(
-                f"Column {name!r} must be in all files or in the names of all folders: it is "
-                f"not in {first!r} and in {file!r}."
-            )
-
-
-def _common(schemas: list[dict[str, Any]]) -> dict[str, str]:
+def _common(schemas: list[dict[str, Any]]) -> dict[str, Any]:
     """Types that hold the values of all batches, of columns that are not of one type already."""
     import pyarrow as pa
 
-    found = {}
+    found: dict[str, Any] = {}
     for name in schemas[0]:
         kinds = {value_type(schema[name]) for schema in schemas if str(schema[name]) != NULL}
         plain = not any(pa.types.is_dictionary(schema[name]) for schema in schemas)
         if len({str(schema[name]) for schema in schemas}) == 1 and plain:
             continue
         if all(pa.types.is_integer(kind) for kind in kinds):
-            found[name] = "integer"
+            found[name] = nw.Int64
         elif all(arrow_kind(kind) == "numbers" for kind in kinds):
-            found[name] = "double"
+            found[name] = nw.Float64
         elif all(is_text_type(kind) for kind in kinds):
-            found[name] = "text"
+            found[name] = nw.String
     return found
 
 

@@ -37,7 +37,8 @@ from ..data.labels import (
     check_written,
     cross,
     kind_of,
-    sorted_labels,
+    number_labels,
+    sort_labels,
     whole,
 )
 from ..measures.cell_files import EXTREMES, SUMS, checked
@@ -49,7 +50,8 @@ PLACE = "place"
 GROUP, PEOPLE = "evenhand: group", "evenhand: people"
 # Integers of 32 bits, which engines group by faster, go up to this.
 SMALL = 2**31 - 1
-# Columns of a plan, by the argument that names them.
+# Columns of a plan → the argument that names them; and those of them that have bins.
+_ROLES = {"s": "y_pred", "y": "y_true", "n": "frequency", "w": "sample_weight"}
 _ARGUMENTS = {"s": "y_pred", "y": "y_true"}
 Expressions = dict[str, nw.Expr]
 
@@ -214,6 +216,11 @@ class EngineError(InputError):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__("table", f"be read by {name}: {reason}", verb="cannot")
+
+
+def changed(what: str, hint: str = "") -> InputError:
+    """A table that is another than it was when it was looked at."""
+    return InputError("table", f"while it was read: {what}", hint=hint, verb="changed")
 
 
 def in_short(error: Exception) -> str:
@@ -433,10 +440,8 @@ class Engine:
 
     def plain(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
         """Score, target, people, weight and labels of the rows that count."""
-        roles = {
-            "s": columns.score, "y": columns.target, "n": columns.frequency, "w": columns.weight,
-        }  # fmt: skip
-        out = {key: _number(name) for key, name in roles.items() if name is not None}
+        named = columns.numbers
+        out = {key: _number(named[role]) for key, role in _ROLES.items() if role in named}
         if weight_factor(facts) != 1.0:
             out["w"] = out["w"] * weight_factor(facts)
         out |= dict(zip(_labels(columns), map(nw.col, columns.groups), strict=True))
@@ -532,7 +537,7 @@ def add_up(batches: Iterable[Any], columns: Columns, edges: Edges, radix: list[i
             labels = [None if is_missing(v) else v for v in coded.dictionary.to_pylist()]
             numbers = [seen.setdefault(v, len(seen)) for v in labels]
             if len(seen) > limit:
-                raise InputError("table", "while it was read: it has new labels", verb="changed")
+                raise changed("it has new labels")
             entry *= limit
             entry += np.array(numbers, dtype=np.int32)[coded.indices.to_numpy()]
         fill_sums(entry, (s, y, weight, people), shifts, count, sums, least, largest)
@@ -664,10 +669,8 @@ def _check_extremes(found: dict[str, NDArray[Any]], facts: dict[str, float]) -> 
         ends = facts.get(f"least_{argument}", math.nan), facts.get(f"largest_{argument}", math.nan)
         low, high = found.get(f"least_{name}"), found.get(f"largest_{name}")
         if low is not None and high is not None and ((low < ends[0]) | (high > ends[1])).any():
-            raise InputError(
-                "table", "while it was read: it has values that it had not when its least and "
-                "largest were asked for", hint="run it again.", verb="changed",
-            )  # fmt: skip
+            what = "it has values that it had not when its least and largest were asked for"
+            raise changed(what, "run it again.")
 
 
 # Distinct values beyond which they are not listed.
@@ -723,14 +726,10 @@ def _encode(column: Any, missing: Sequence[str]) -> tuple[NDArray[np.intp], list
     """Codes, −1 where missing, and the labels in order."""
     coded = column.cast(value_type(column.type)).combine_chunks().dictionary_encode()
     index = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    values = [
-        None if is_missing(v) or is_blank(v, missing) else whole(v)
-        for v in coded.dictionary.to_pylist()
-    ]
-    labels = sorted_labels([v for v in values if v is not None])
-    place = {label: k for k, label in enumerate(labels)}
-    lookup = np.array([-1 if v is None else place[v] for v in values] + [-1], dtype=np.intp)
-    return lookup[index], labels
+    held = coded.dictionary.to_pylist()
+    values = [None if is_blank(v, missing) else whole(v) for v in held]
+    codes, labels = sort_labels(*number_labels(values, "sensitive_features"))
+    return np.append(codes, -1)[index], labels
 
 
 def _as_text(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
@@ -745,8 +744,7 @@ def _as_text(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.int
 def _floats(table: Any, name: str) -> NDArray[np.float64]:
     column = table.column(name)
     if column.null_count:
-        said = f"while it was read: {name} of some cells is missing"
-        raise InputError("table", said, verb="changed")
+        raise changed(f"{name} of some cells is missing")
     return column.to_numpy().astype(np.float64, copy=False)
 
 

@@ -24,6 +24,7 @@ from scipy.linalg.lapack import dtrtri
 from sklearn.utils.validation import validate_data
 
 from .._core.arrays import Matrix, Vector
+from .._core.files import is_dataset
 from .._core.shards import Sums, here
 from .._core.threads import one_blas_thread
 from .._core.validation import InputError, refuse_unreal
@@ -126,15 +127,6 @@ def is_source(X: Any) -> bool:
     if isinstance(X, list | tuple):
         return len(X) > 0 and all(isinstance(path, str | PathLike) for path in X)
     return is_dataset(X)
-
-
-def is_dataset(X: Any) -> bool:
-    """Whether X is an Arrow dataset."""
-    if not type(X).__module__.startswith("pyarrow"):
-        return False
-    import pyarrow.dataset as ds
-
-    return isinstance(X, ds.Dataset)
 
 
 BLOCK_BYTES = 2**21
@@ -395,21 +387,19 @@ class ReadsTables:
             self.feature_names_in_ = np.array(X.names, dtype=object)
             return X, y
         refuse_unreal(y=y)
-        encoder = None
         if needs_encoding(X):
             here().refuse(
                 "A table of text, categories or missing values", "make numbers of them first, by "
                 "evenhand.TableEncoder fitted on a sample of the rows.",
             )  # fmt: skip
-            encoder = TableEncoder().fit(X)
-            X = encoder.transform(X)
+            self.encoder_ = TableEncoder().fit(X)
+            X = self.encoder_.transform(X)
         refuse_unreal(X=X)
         X, y = validate_data(self, X, y, y_numeric=True, **self._accepts())
-        if encoder is not None:
-            self.encoder_ = encoder
+        if self.encoder_ is not None:
             # Of the table, as other estimators have it, and not of the columns it becomes.
-            self.n_features_in_ = encoder.n_features_in_
-            self.feature_names_in_ = encoder.feature_names_in_
+            self.n_features_in_ = self.encoder_.n_features_in_
+            self.feature_names_in_ = self.encoder_.feature_names_in_
         return X, y
 
     def _read_features(self, X: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import eigh
 from sklearn import config_context
 from sklearn.base import clone
@@ -102,7 +103,7 @@ class Membership:
 Rows = NDArray[np.intp]
 
 
-def fit_group_classifier(classifier: Any, X: Any, groups: Groups, rows: Rows) -> Any:
+def fit_group_classifier(classifier: Any, X: Any, groups: Groups, rows: Rows | None = None) -> Any:
     """A classifier of the group numbers, fitted on some rows of X.
 
     Parameters
@@ -113,21 +114,30 @@ def fit_group_classifier(classifier: Any, X: Any, groups: Groups, rows: Rows) ->
         As `classifier_input` returns it.
     groups : Groups
         Of all n rows.
-    rows : (m,) array
-        Row numbers; those of unknown group among them are left out.
+    rows : (m,) array, optional
+        Row numbers, all when left out; those of unknown group among them are left out.
     """
-    part = groups.take(rows)
-    if classifier is None:
-        return fit_logistic(_safe_indexing(X, rows), part)
+    part = groups if rows is None else groups.take(rows)
     known, labels, weight = _labeled(part)
+    if rows is not None or groups.known is not None or groups.codes is None:
+        X = _safe_indexing(X, known if rows is None else rows[known])
+    if classifier is None:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        # Fitted one by one: a Pipeline would route the weights, which depends on a global setting.
+        with config_context(enable_metadata_routing=False):
+            scaler = StandardScaler(with_mean=not sparse.issparse(X)).fit(X)
+            logistic = LogisticRegression(max_iter=1000).fit(scaler.transform(X), labels, weight)
+        return Pipeline([("scale", scaler), ("classify", logistic)])
     model = clone(classifier)
     if weight is not None and not has_fit_parameter(model, "sample_weight"):
         raise ValueError(
             "`group_classifier` must accept `sample_weight` in fit, for weights and for proxies; "
             f"{type(model).__name__} does not."
         )
-    more = {} if weight is None else {"sample_weight": weight}
-    return model.fit(_safe_indexing(X, rows[known]), labels, **more)
+    return model.fit(X, labels, **({} if weight is None else {"sample_weight": weight}))
 
 
 def out_of_fold_groups(
@@ -139,22 +149,6 @@ def out_of_fold_groups(
         model = fit_group_classifier(classifier, X, groups, train)
         p[test] = model.predict_proba(_safe_indexing(X, test))
     return fit_group_classifier(classifier, X, groups, np.arange(groups.n_rows)), p
-
-
-def fit_logistic(X: Any, groups: Groups) -> Any:
-    """Logistic regression on scaled features, of the rows whose group is known."""
-    from scipy import sparse
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import Pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    known, labels, weight = _labeled(groups)
-    rows = X if groups.known is None and groups.codes is not None else _safe_indexing(X, known)
-    # Fitted one by one: a Pipeline would route the weights, which depends on a global setting.
-    with config_context(enable_metadata_routing=False):
-        scaler = StandardScaler(with_mean=not sparse.issparse(rows)).fit(rows)
-        model = LogisticRegression(max_iter=1000).fit(scaler.transform(rows), labels, weight)
-    return Pipeline([("scale", scaler), ("classify", model)])
 
 
 def classifier_input(classifier: Any, X: Any, numbers: Any = None) -> Any:
@@ -215,7 +209,7 @@ class GroupFeatures(Membership):
         refuse_measured(kind, groups)
         center = float(np.average(score, weights=weight))
         scale = float(np.sqrt(np.average((score - center) ** 2, weights=weight))) or 1.0
-        posterior = fit_logistic(X, groups) if kind == "posterior" else None
+        posterior = fit_group_classifier(None, X, groups) if kind == "posterior" else None
         return cls(kind, groups.labels, groups.shares, center, scale, posterior)
 
     def transform(self, X: Any, score: Vector, sensitive_features: Any = None) -> Vector:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,71 +237,53 @@ _REGRESSORS = (
     "GammaRegressor", "TweedieRegressor",
 )  # fmt: skip
 _MEMBERS = "kind:groups labels:labels shares:vector"
+# Where a type is, its name, and its fields.
+_TYPES = f"""
+evenhand.training.linear FairRidge {_FAIR}
+evenhand.training.glm FairGLM {_FAIR} {_TARIFF}
+evenhand.training.postprocess FairPostprocessor
+    n_features_in_:count? feature_names_in_:names? estimator_:any group_classifier_:any?
+    regressor_:FairRidge columns_:texts? passthrough_alpha_:number? map_:text center_:number
+    scale_:spread offsets_:vector? slopes_:matrix? blend_:number? unfairness_:real n_iter_:count
+    _maps:ScoreMaps _membership:Membership? _copy:TableEncoder|StandardScaler?
+evenhand.training.recommended FairRegressor
+    {_NAMES} encoder_:TableEncoder? scaler_:StandardScaler estimator_:any choice_:text
+    explanation_:text tried_:Tried* measure_:Measure? measures_:measures? fairness_weight_:real
+    r2_:real unfairness_:real unfairness_bound_:real unseen_:real
+{__name__} TableModel
+    model:any columns:Column* target:text sensitive:texts banded:texts bands:Bands*
+evenhand.training.group_features GroupFeatures
+    {_MEMBERS} center:number scale:spread posterior:Pipeline?
+evenhand.training.group_features Membership {_MEMBERS}
+evenhand.training.group_features Transport knots:vector* values:vector*
+evenhand.training.group_features ScoreMaps
+    n_groups:count bends:vector transport:Transport? stacked:flag
+evenhand.training.recommended Tried
+    name:text words:text fairness_weight:real r2:real unfairness:real reached:flag behind:real
+    behind_stderr:real
+evenhand.measures.measures Measure
+    criterion:text value:real nats:real normalizer:real stderr:real interval:pair p_value:real
+    estimator:text chosen:text n:count n_effective:real n_clusters:count? n_merged:count
+    freedom:real n_independent:real of:text
+evenhand.data.encoding Column
+    name:text kind:column fill:number center:number scale:spread missing:flag levels:texts
+    other:flag reason:text
+evenhand.data.bands Bands edges:edges labels:texts
+evenhand.data.encoding TableEncoder {_NAMES} columns_:Column*
+evenhand.training.stack FoldMean estimators_:any*
+{__name__} Trees
+    n_features_in_:count feature_names_in_:names? roots:whole feature:whole left:whole right:whole
+    threshold:reals missing_left:flags value:vector base:number scale:number link:link single:flag
+{__name__} NativeModel library:library text:text feature_names_in_:names?
+sklearn.pipeline Pipeline names:texts parts:any*
+sklearn.preprocessing StandardScaler {_NAMES} mean_:vector? var_:vector? scale_:vector?
+sklearn.linear_model LogisticRegression {_NAMES} coef_:matrix intercept_:vector classes_:array
+sklearn.dummy DummyRegressor n_outputs_:count constant_:array
+"""
 _FIELDS: dict[str, tuple[str, str]] = {
-    "FairRidge": ("evenhand.training.linear", _FAIR),
-    "FairGLM": ("evenhand.training.glm", f"{_FAIR} {_TARIFF}"),
-    "FairPostprocessor": (
-        "evenhand.training.postprocess",
-        "n_features_in_:count? feature_names_in_:names? estimator_:any group_classifier_:any? "
-        "regressor_:FairRidge columns_:texts? passthrough_alpha_:number? map_:text center_:number "
-        "scale_:spread offsets_:vector? slopes_:matrix? blend_:number? "
-        "unfairness_:real n_iter_:count _maps:ScoreMaps "
-        "_membership:Membership? _copy:TableEncoder|StandardScaler?",
-    ),
-    "FairRegressor": (
-        "evenhand.training.recommended",
-        f"{_NAMES} encoder_:TableEncoder? scaler_:StandardScaler estimator_:any choice_:text "
-        "explanation_:text tried_:Tried* measure_:Measure? measures_:measures? "
-        "fairness_weight_:real r2_:real "
-        "unfairness_:real unfairness_bound_:real unseen_:real",
-    ),
-    "TableModel": (
-        __name__, "model:any columns:Column* target:text sensitive:texts banded:texts bands:Bands*"
-    ),
-    "GroupFeatures": (
-        "evenhand.training.group_features",
-        f"{_MEMBERS} center:number scale:spread posterior:Pipeline?",
-    ),
-    "Membership": ("evenhand.training.group_features", _MEMBERS),
-    "Transport": ("evenhand.training.group_features", "knots:vector* values:vector*"),
-    "ScoreMaps": (
-        "evenhand.training.group_features",
-        "n_groups:count bends:vector transport:Transport? stacked:flag",
-    ),
-    "Tried": (
-        "evenhand.training.recommended",
-        "name:text words:text fairness_weight:real r2:real unfairness:real reached:flag "
-        "behind:real behind_stderr:real",
-    ),
-    "Measure": (
-        "evenhand.measures.measures",
-        "criterion:text value:real nats:real normalizer:real stderr:real interval:pair "
-        "p_value:real estimator:text chosen:text n:count n_effective:real n_clusters:count? "
-        "n_merged:count freedom:real n_independent:real of:text",
-    ),
-    "Column": (
-        "evenhand.data.encoding",
-        "name:text kind:column fill:number center:number scale:spread missing:flag levels:texts "
-        "other:flag reason:text",
-    ),
-    "Bands": ("evenhand.data.bands", "edges:edges labels:texts"),
-    "TableEncoder": ("evenhand.data.encoding", f"{_NAMES} columns_:Column*"),
-    "FoldMean": ("evenhand.training.stack", "estimators_:any*"),
-    "Trees": (
-        __name__,
-        "n_features_in_:count feature_names_in_:names? roots:whole feature:whole left:whole "
-        "right:whole threshold:reals missing_left:flags value:vector base:number scale:number "
-        "link:link single:flag",
-    ),
-    "NativeModel": (__name__, "library:library text:text feature_names_in_:names?"),
-    "Pipeline": ("sklearn.pipeline", "names:texts parts:any*"),
-    "StandardScaler": (
-        "sklearn.preprocessing", f"{_NAMES} mean_:vector? var_:vector? scale_:vector?",
-    ),
-    "LogisticRegression": (
-        "sklearn.linear_model", f"{_NAMES} coef_:matrix intercept_:vector classes_:array"
-    ),
-    "DummyRegressor": ("sklearn.dummy", "n_outputs_:count constant_:array"),
+    **{name: (home, fields) for home, name, fields in (
+        entry.split(None, 2) for entry in re.split(r"\n(?=\w)", _TYPES.strip())
+    )},
     **dict.fromkeys(_REGRESSORS, ("sklearn.linear_model", _REGRESSION)),
 }  # fmt: skip
 TOTALS = ("deviance", "explained", "total", "actual_to_expected")
@@ -422,10 +405,9 @@ def _fits(kind: str, value: Any, where: str) -> None:
 
 def _pack(value: Any, where: str) -> Any:
     """A value as JSON; InputError where it is something that only code can say."""
-    if value is None or isinstance(value, bool | str):
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, bool | str | int):
         return value
-    if isinstance(value, np.bool_ | Integral):
-        return bool(value) if isinstance(value, np.bool_) else int(value)
     if isinstance(value, Real):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":

@@ -386,11 +386,10 @@ class FairnessPath(Tabled):
             level = self.confidence_level
             u_error = np.array([m.stderr for m in measures])
             error = np.array([p.accuracy_stderr for p in self.points])
-            clusters = measures[0].n_clusters
+            clusters, key = measures[0].n_clusters, self.accuracy.key
             u = u + critical(correlation(self.points, name), level, clusters) * u_error
             u = np.where([m.defined for m in measures], u, 1.0)  # nothing is certain about a 0/0
-            together = correlation(self.points, self.accuracy.key)
-            apart = critical(together, level, self.n_clusters)
+            apart = critical(correlation(self.points, key), level, self.n_clusters)
             accuracy = accuracy - apart * error
         return u, accuracy
 

@@ -349,8 +349,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         if groups is not None and self.group_features is not None:
             p = self._fit_membership(X, numbers, groups, folds)
             if self.map_ == "transport":
-                row_weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
-                members = groups.membership() * row_weight[:, None]
+                members = groups.membership() * groups.row_weight[:, None]
                 self.transport_ = Transport.fit(groups.take_known(z), members)
         elif self.map_ == "transport":
             self.map_ = "affine"  # no groups to move

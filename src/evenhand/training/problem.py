@@ -510,9 +510,7 @@ class GLMProblem(Coordinates):
         design, bound, penalty, scale = self.design, self.bound, self.penalty, self.bound.scale
         theta = self.plain.theta
         b = self.plain.level - float(self.plain.center @ theta)
-        eta = design.forward(theta) + b
-        if self.offset is not None:
-            eta += self.offset
+        eta = self.scores(self.theta)
         value, slope = bound.evaluate(eta)
         if not np.isfinite(value):
             raise ValueError(

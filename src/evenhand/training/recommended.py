@@ -362,13 +362,6 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             for name, limit in self.max_unfairness.items()
         }
 
-    @property
-    def _bound(self) -> float:
-        """What `Place.judged` must not exceed."""
-        limit = self.max_unfairness
-        assert limit is not None
-        return 1.0 if isinstance(limit, dict) else float(limit)
-
     def _choose(self, rows: Sample, curves: list[Curve]) -> FairRegressor:
         """Choose for what is asked, and fit the choice on all rows."""
         if not curves:
@@ -382,24 +375,21 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             self.r2_ = self.unfairness_ = self.unfairness_bound_ = self.unseen_ = float("nan")
             self.estimator_ = model.fit(rows.others["X"], rows.target, sample_weight=rows.weight)
             return self
+        asked = 1.0 if self.fairness_weight is None else float(self.fairness_weight)
+        # What `Place.judged` must not exceed: where each attribute has a limit, a share of it.
+        bound = 1.0 if isinstance(self.max_unfairness, dict) else self.max_unfairness
+        places, gain = [], []
         with progress(len(curves), "candidates") as advance:
-            if self.max_unfairness is None:
-                asked = 1.0 if self.fairness_weight is None else float(self.fairness_weight)
-                places = [(curve.at(asked), True) for curve in curves]
-                gain = [place.accuracy - asked * place.unfairness for place, _ in places]
-            else:
-                places = []
-                for curve in curves:
-                    places.append(curve.meet(self._bound))
-                    advance()
-                gain = [
-                    place.accuracy if reached else -1e6 * (1.0 + place.judged)
-                    for place, reached in places
-                ]
+            for curve in curves:
+                place, reached = (curve.at(asked), True) if bound is None else curve.meet(bound)
+                places.append((place, reached))
+                gained = place.accuracy if reached else -1e6 * (1.0 + place.judged)
+                gain.append(gained - asked * place.unfairness if bound is None else gained)
+                advance()
         best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
         curve, (place, reached) = curves[best], places[best]
-        if self.max_unfairness is not None:
-            place = curve.best_within(self._bound)
+        if bound is not None:
+            place = curve.best_within(bound)
             if not reached:
                 self._refuse(curve.candidate, place)
         self.choice_ = curve.candidate.name

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.files import TableError, arrow_kind, list_files
+from .._core.files import TableError, arrow_kind, check_one_type, is_dataset, list_files
 from .._core.progress import progress
 from .._core.validation import InputError, quote
 from ..data.groups import resolve_groups
-from .design import Scratch, is_dataset
+from .design import Scratch
 
 # Rows of a batch: some megabytes of twenty columns.
 BATCH_ROWS = 65_536
@@ -161,8 +161,9 @@ class Source:
             name: NUMBERS if pa.types.is_boolean(kind) else arrow_kind(kind)
             for name, kind in self.kinds.items()
         }
-        columns = Columns.read(words, features, given, self.parts[0].name)
         first = self.parts[0].name
+        columns = Columns.read(words, features, given, first)
+        seen: dict[str, tuple[str, str]] = {}
         for where, kinds in (pair for part in self.parts for pair in part.schemas):
             for name in columns.names:
                 if name not in kinds:
@@ -170,12 +171,7 @@ class Source:
                         f"{where} has no column {quote(name)}, which {first} has. Hint: write it "
                         "anew, or leave it out."
                     )
-                mine, theirs = arrow_kind(self.kinds[name]), arrow_kind(kinds[name])
-                if mine != theirs:
-                    raise TableError(
-                        f"Column {quote(name)} must be of one type in all files: it holds {mine} "
-                        f"in {first} and {theirs} in {where}. Hint: write one of them anew."
-                    )
+                check_one_type(name, arrow_kind(kinds[name]), where, seen)
         return columns
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
