@@ -48,14 +48,16 @@ PACKAGE = ROOT / "src" / "evenhand"
 Row = dict[str, Any]
 SEED = 23
 # Modules below src/evenhand, and the test files nearest to each, the most likely to notice first.
-_CELLS = ("measures/test_cells", "auditing/test_audit_cells", "tables/test_cell_files")
+_CELLS = ("measures/test_cells", "auditing/test_audit_cells", "tables/test_cell_files",
+          "tables/test_samples", "data/test_copies")  # fmt: skip
 _TERM = ("training/test_regularizer", "training/test_curvature", "training/test_term_options",
          "training/test_other_criteria", "training/test_score_maps", "test_boosting")  # fmt: skip
 TARGETS = {
     "measures/measures.py": ("measures/test_measures", "measures/test_information",
                              "measures/test_measured_input", "data/test_criteria"),
     "measures/entropies.py": ("measures/test_information", "measures/test_measures"),
-    "measures/effective.py": ("measures/test_effective", "measures/test_measures"),
+    "measures/effective.py": ("measures/test_effective", "measures/test_measures",
+                              "data/test_copies"),
     "measures/exact_tests.py": ("measures/test_significance", "measures/test_fine_structure"),
     "measures/covariances.py": ("measures/test_unit_covariance", "measures/test_significance",
                                 "measures/test_cluster_measures"),

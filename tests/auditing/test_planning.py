@@ -11,6 +11,7 @@ from scipy.stats import norm
 import evenhand as eh
 from evenhand.data.groups import resolve_groups
 from evenhand.measures.exact_tests import exact_fairness_p_value
+from evenhand.measures.measures import errors_below, half_width_down_to
 
 
 def information(shift, shares):
@@ -65,6 +66,26 @@ def test_more_rows_for_less():
     assert near > far
 
 
+@pytest.mark.parametrize("effect", [0.002, 0.03])
+def test_rows_for_a_verdict_are_the_fewest_that_do(effect):
+    """By the errors of an information of three groups: variance 2vH/n, and 3·2/2n² of its terms."""
+    shares, limit = np.array([0.5, 0.3, 0.2]), 0.01
+    h, z, more = -(shares * np.log(shares)).sum(), norm.isf(0.05), norm.ppf(0.8)
+
+    def enough(n):
+        def error(value):
+            return np.sqrt(2 * value * h / n + 6 / (2 * n * n)) / h
+
+        if effect > limit:
+            return half_width_down_to(effect, limit) >= (z + more) * error(effect)
+        seen = effect + more * error(effect)
+        return seen < limit and -errors_below(seen, error(seen), limit, 2 / (n * h)) >= z
+
+    n = eh.rows_needed(effect, shares, tolerance=limit)
+    assert enough(n)
+    assert not enough(n - 1)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -74,6 +95,7 @@ def test_more_rows_for_less():
         ({"shares": ["a", "b"]}, "`shares` must be numbers"),
         ({"shares": [0.5, -0.5]}, "`shares` must be positive and finite"),
         ({"power": 0.01}, "`power` must lie between the level, 0.05, and 1, got 0.01"),
+        ({"power": 1.5}, "`power` must lie between the level, 0.05, and 1, got 1.5"),
         ({"level": 0.9}, "`level` must be between 0 and 0.5"),
         ({"criterion": "x"}, "`criterion` must be one of"),
         ({"tolerance": 0.01}, "`effect` must differ from the tolerance, got 0.01 for both"),

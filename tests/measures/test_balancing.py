@@ -173,3 +173,34 @@ def test_results_do_not_depend_on_the_order_of_rows():
     order = np.random.default_rng(0).permutation(len(s))
     there = balanced({k: v[order] for k, v in C.items()}, a[order], s[order]).effect(s[order])
     assert there == pytest.approx(balanced(C, a, s).effect(s), abs=1e-6)
+
+
+def test_the_worst_control_is_the_largest_standardized_difference():
+    C, a, s = drawn()
+    balance = balanced(C, a, s)
+    assert balance.n_counterparts == pytest.approx(1 / np.square(balance.q).sum())
+    # As if nothing had been balanced.
+    balance.c = np.full(len(balance.rows), 1 / len(balance.rows))
+    expected = {}
+    for name in ("x", "y"):
+        first, second = C[name][balance.members], C[name][balance.rows]
+        spread = np.sqrt(0.5 * (first.var() + second.var()))
+        expected[name] = abs(first.mean() - second.mean()) / spread
+    assert balance.worst_control() == ("x", pytest.approx(expected["x"], rel=1e-9))
+    level = balanced({"level": C["level"]}, a, s)
+    level.c = np.full(len(level.rows), 1 / len(level.rows))
+    apart = []
+    for one in np.unique(C["level"]):
+        p, q = ((C["level"][rows] == one).mean() for rows in (level.members, level.rows))
+        apart.append(abs(p - q) / np.sqrt(0.5 * (p * (1 - p) + q * (1 - q))))
+    assert level.worst_control() == ("level", pytest.approx(max(apart), rel=1e-9))
+
+
+def test_columns_without_spread_in_the_reference_are_left_out():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    X[:20, 1], X[:20, 2] = 0.7, 1e4 * X[:20, 2]  # the mean of the former is not quite 0.7
+    controls = read_controls({"x": X[:, 0]}, 40)
+    basis = balancing.Basis(controls, np.zeros(40, dtype=np.intp), X, np.zeros(3, dtype=np.intp))
+    scaled, _ = balancing._scaled(basis, np.arange(20), np.random.default_rng(1).random(20))
+    assert scaled.shape[1] == 2
+    assert np.abs(scaled).max() < 20

@@ -474,3 +474,30 @@ def test_people_who_share_a_cell_are_not_taken_for_independent_ones(most, monkey
         cells = eh.Cells.from_rows(None, rng.normal(size=3000), sensitive_features=proxy)
         low += eh.audit(cells, estimator="logistic").independence.p_value < 0.05
     assert low <= 3
+
+
+@pytest.mark.parametrize(("side", "shift"), [(-1, 0.0), (-1, 3.0), (1, 3.0), (0, 3.0)])
+def test_people_heaped_at_an_end_of_a_cell_are_seen(side, shift):
+    rng = np.random.default_rng(0)
+    s = rng.uniform(5.0, 6.0, 1000)
+    if side:
+        s[:950] = 5.0 if side < 0 else 6.0
+    s[:2] = 5.0, 6.0
+    sums = np.zeros((1, cell_people.TARGET2 + 2))
+    sums[0, cell_people.WEIGHT] = len(s)
+    sums[0, cell_people.SCORE] = np.sum(s - shift)
+    sums[0, cell_people.SCORE2] = np.sum((s - shift) ** 2)
+    ends = np.full((1, 2), 5.0), np.full((1, 2), 6.0)
+    whole = cell_people._Whole(np.array([1000]), sums, *ends, np.array([0]), np.array([0]))
+    assert cell_people._heaped(whole, 0, shift)[0] == side
+
+
+def test_rows_along_a_steep_line_keep_their_spread_about_it():
+    rng = np.random.default_rng(0)
+    y, a = rng.normal(size=4000), rng.integers(0, 2, 4000)
+    s = 3.0 * y + 1e-3 * rng.normal(size=4000)
+    cells = eh.Cells.from_rows(y, s, sensitive_features=a)
+    assert cells.edges.slope == pytest.approx(3.0, abs=1e-3)
+    rows = expand_cells(cells)
+    left = rows.scores - cells.edges.slope * rows.target
+    assert left.std() == pytest.approx(1e-3, rel=0.05)

@@ -213,6 +213,23 @@ def test_names_are_checked(arguments, message):
         get_loss(*arguments)
 
 
+@pytest.mark.parametrize("name", list(LINKS))
+def test_slopes_of_links_by_finite_differences(name):
+    link, eta, h = LINKS[name], np.array([0.2, 0.7, 1.9]), 1e-5
+    first, second = link.slopes(eta)
+    below, above = link.inverse(eta - h), link.inverse(eta + h)
+    np.testing.assert_allclose(first, (above - below) / (2 * h), rtol=1e-6, atol=1e-9)
+    slopes = [link.slopes(eta + sign * h)[0] for sign in (-1, 1)]
+    np.testing.assert_allclose(second, (slopes[1] - slopes[0]) / (2 * h), rtol=1e-6, atol=1e-9)
+
+
+def test_a_proportion_of_zero_or_one_may_be_sure():
+    loss = get_loss("binomial")
+    y, mean = np.array([[0.0, 1.0, 0.0, 1.0, 0.5], [0.0, 1.0, 1.0, 0.0, 1.5]])
+    deviance = loss.deviance(y, mean)
+    np.testing.assert_array_equal(deviance, [0.0, 0.0, np.inf, np.inf, np.inf])
+
+
 def test_links_invert_and_stay_positive():
     mean = np.array([0.1, 0.5, 0.9])
     for link in LINKS.values():

@@ -17,6 +17,7 @@ from evenhand.measures.measures import (
     errors_below,
     half_width_down_to,
     root_interval,
+    standard_error,
     upper_bound,
 )
 from evenhand.report.audit_views import audit_page
@@ -189,6 +190,21 @@ def test_parity_that_logistic_cannot_see_is_not_declared_fair():
 def test_an_interval_of_that_width_begins_at_the_limit(value, limit):
     half = half_width_down_to(value, limit)
     assert root_interval(value, half)[0] == pytest.approx(limit, abs=1e-12)
+
+
+@pytest.mark.parametrize(("value", "half"), [(0.03, 0.02), (0.03, 0.0299), (0.5, 0.01)])
+def test_an_interval_is_that_of_the_root(value, half):
+    ends = [(math.sqrt(value) + sign * half / (2 * math.sqrt(value))) ** 2 for sign in (-1, 1)]
+    assert root_interval(value, half) == pytest.approx(ends, rel=1e-12)
+
+
+def test_one_unit_has_no_error_and_what_is_not_defined_lies_nowhere():
+    assert math.isnan(standard_error(np.array([0.3]), None))
+    assert math.isnan(standard_error(np.arange(4.0), None, np.zeros(4, dtype=np.intp)))
+    one = eh.audit(None, np.ones(40), sensitive_features=np.arange(40) % 2)
+    undefined = replace(one.independence, stderr=float("nan"))
+    assert not undefined.defined
+    assert undefined.errors_above(0.01) == 0.0
 
 
 def test_errors_below_are_the_formula():

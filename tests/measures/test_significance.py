@@ -496,3 +496,15 @@ def test_unknown_criterion():
     groups = resolve_groups([0, 1, 0, 1], n_rows=4)
     with pytest.raises(ValueError, match=r"`criterion` must be one of independence, separation"):
         exact_fairness_p_value("parity", {"s": np.zeros(4)}, groups)
+
+
+@pytest.mark.parametrize("criterion", list(CRITERIA))
+def test_draws_of_few_rows_say_what_chi_squared_says(criterion, monkeypatch):
+    monkeypatch.setattr(significance, "_fine_structure", lambda setting, data: float("nan"))
+    for seed, slope in enumerate((0.0, 0.2, 0.4, 3.0)):
+        z, t, a = pair(np.random.default_rng(seed), 280, slope)
+        found = run(criterion, *roles(criterion, z, t), a)
+        assert "draws" in found.method
+        wanted = stats.chi2.sf(found.statistic, found.dof)
+        assert found.p_value == pytest.approx(wanted, abs=0.04)
+    assert found.p_value < 0.01

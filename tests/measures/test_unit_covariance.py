@@ -94,6 +94,22 @@ def test_covariance_of_clusters_against_a_loop():
     assert rest.shape == (15, 12)
 
 
+def test_the_statistic_of_clusters_has_the_covariance_about_their_mean():
+    rng = np.random.default_rng(3)
+    cluster = rng.integers(60, size=600)
+    z, t, members = three_groups(rng, 600)
+    score = units.UnitScores(in_cells(z, t + 0.4 * (members.codes == 1)), members, None, cluster)
+    blocks = members.directions(6)
+    used = next(
+        np.sort(np.concatenate(blocks[:k]))
+        for k in range(1, len(blocks) + 1)
+        if sum(map(len, blocks[:k])) == score.dof
+    )
+    total, second = score._total()[used], score._covariance()[np.ix_(used, used)]
+    expected = total @ np.linalg.solve(second - np.outer(total, total) / 60, total)
+    assert score.statistic == pytest.approx(expected, rel=1e-6)
+
+
 def test_degrees_of_freedom_count_the_clusters_a_group_rests_on():
     rng = np.random.default_rng(2)
     cluster = np.repeat(np.arange(40), 10)

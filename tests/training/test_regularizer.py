@@ -391,3 +391,15 @@ def test_a_rough_answer_is_close(criterion):
         found, slope = rough.evaluate(s + t * y, 2.0, rough=True)
         assert found == pytest.approx(value, rel=1e-6)
         assert np.linalg.norm(slope - gradient) < 1e-3 * np.linalg.norm(gradient)
+
+
+def test_given_a_constant_score_the_target_says_all_it_says_by_itself():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 600)
+    y = rng.normal(size=600) + a
+    given, alone = (
+        eh.FairnessRegularizer(criterion).bind(y, sensitive_features=a)
+        for criterion in ("sufficiency", "independence")
+    )
+    assert given.value(np.zeros(600)) == pytest.approx(alone.value(y), rel=0.01)
+    assert alone.value(np.zeros(600)) == 0.0

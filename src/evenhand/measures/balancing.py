@@ -243,7 +243,7 @@ def _scaled(basis: Basis, rows: Rows, mass: Vector) -> tuple[Matrix, Rows]:
     part = basis.X[rows]
     mean = mass @ part / mass.sum()
     spread = np.sqrt(mass @ np.square(part - mean) / mass.sum())
-    kept = spread > 1e-9 * np.maximum(np.abs(part - mean).max(axis=0, initial=0.0), 1e-300)
+    kept = spread > 1e-12 * np.maximum(np.abs(part).max(axis=0, initial=0.0), 1e-300)
     kept &= (basis.block != PRODUCT) | ((part != 0).sum(axis=0) >= ROWS_A_PRODUCT)
     return (basis.X[:, kept] - mean[kept]) / spread[kept], basis.block[kept]
 
