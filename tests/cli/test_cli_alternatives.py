@@ -1,4 +1,4 @@
-"""`evenhand alternatives`: a record of candidates, chosen and not."""
+"""`evenhand alternatives` and `evenhand pack`: what supervisors ask for, from columns of scores."""
 
 import json
 
@@ -66,23 +66,99 @@ def test_no_candidate_is_good_enough(scores):
     assert "which no model meets" in said.stdout
 
 
-def test_a_frontier_beside_columns(scores):
-    said = run(
-        "alternatives", scores, *COLUMNS, "--model", "ridge", "--points", "3", "--limit", "0.5",
-        "--json",
-    )  # fmt: skip
-    columns = json.loads(said.stdout)["columns"]
-    assert columns["name"][-2:] == ["s", "better"]
-    assert set(columns["origin"]) == {"path", "scores"}
-    # Candidates are no features: x alone explains less than they do.
-    assert max(columns["r2"][:-2]) < 0.6
+def test_one_file_per_model(table, scores, tmp_path):
+    other = tmp_path / "other.csv"
+    arrow_csv.write_csv(table.drop_columns("s").rename_columns(["y", "s", "x", "race"]), other)
+    say = ("alternatives", scores, other, "-y", "y", "-a", "race", "-s", "s", "--limit", "0.05")
+    held = json.loads(run(*say, "--json").stdout)
+    both = json.loads(run("alternatives", scores, *COLUMNS, "--limit", "0.05", "--json").stdout)
+    assert held["columns"]["name"] == ["scores", "other"]
+    assert held["columns"]["independence"] == both["columns"]["independence"]
 
 
 def test_what_does_not_go_together(scores):
     say = ("alternatives", scores, "-y", "y", "-a", "race")
-    assert "Give two --prediction columns" in error(*say, "-s", "s", "--limit", "0.1")
+    assert "There is one model only" in error(*say, "-s", "s", "--limit", "0.1")
     assert "--limit" in error("alternatives", scores, *COLUMNS)
     message = error("alternatives", scores, *COLUMNS, "--limit", "0.1", "-c", "x")
-    assert "--control and --given need --model" in message
-    message = error(*say, "--model", "ridge", "--loss", "poisson", "--limit", "0.1")
-    assert "--loss must be left out with --model" in message
+    assert "--control must be left out" in message
+
+
+# ------------------------------------------------------------------------------------------------
+# The pack.
+
+
+DOCUMENTS = ("ai-act.md", "eiopa.md", "naic.md")
+
+
+def test_a_pack_of_one_score(scores, tmp_path):
+    out = tmp_path / "evidence"
+    said = run("pack", out, scores, "-y", "y", "-a", "race", "-s", "s", "--owner", "A | B")
+    assert said.exit_code == 0
+    assert sorted(path.name for path in out.iterdir()) == sorted(DOCUMENTS)
+    for name in DOCUMENTS:
+        text = (out / name).read_text()
+        assert "#### Fairness audit" in text
+        assert "| independence | 0." in text
+        assert "| SHA-256 of scores.csv |" in text
+        assert "| Asked by | A \\| B |" in text
+        assert "> **To be written:** verdict. None" in text
+        assert "> **To be written:** alternatives. None" in text
+        assert f"{name}: {text.count('To be written')} passages to be written" in said.stdout
+        # Nothing of the templates is left.
+        assert not [line for line in text.splitlines() if line[:1] in "{[" and line]
+
+
+def test_a_pack_with_a_verdict_and_alternatives(scores, tmp_path):
+    limits = tmp_path / "limits.toml"
+    run("tolerance", limits, "--clause", "independence=0.02", "--favorable", "high")
+    say = ("pack", tmp_path / "out", scores, *COLUMNS, "--tolerance", limits)
+    assert "--limit" in error(*say)
+    said = run(*say, "--limit", "0.05")
+    assert said.exit_code == 1
+    assert "Fail" in said.stdout
+    for name in DOCUMENTS:
+        text = (tmp_path / "out" / name).read_text()
+        assert "#### Verdict: ✕ Fail" in text
+        assert "#### Impact by race" in text
+        assert "better: chosen: the most accurate with independence ≤ 0.05." in text
+        assert "None was handed" not in text
+        assert "limits.toml, last changed" in text
+
+
+def test_headings_of_the_supervisors(scores, tmp_path):
+    run("pack", tmp_path, scores, "-y", "y", "-a", "race", "-s", "s")
+    heads = {
+        name: [h for h in (tmp_path / name).read_text().splitlines() if h.startswith("## ")]
+        for name in DOCUMENTS
+    }
+    assert len(heads["ai-act.md"]) == 9
+    assert len(heads["eiopa.md"]) == 11
+    assert [h[3:12] for h in heads["naic.md"]] == [f"Exhibit {x}" for x in "ABCD"]
+
+
+def test_files_that_are_there_stay(scores, tmp_path):
+    say = ("pack", tmp_path / "out", scores, "-y", "y", "-a", "race", "-s", "s")
+    run(*say)
+    (tmp_path / "out" / "naic.md").write_text("by hand")
+    assert "already holds ai-act.md, eiopa.md, naic.md" in error(*say)
+    assert (tmp_path / "out" / "naic.md").read_text() == "by hand"
+    assert run(*say, "--force").exit_code == 0
+    assert (tmp_path / "out" / "naic.md").read_text() != "by hand"
+    (tmp_path / "out" / "naic.md").unlink()
+    (tmp_path / "out" / "naic.md").symlink_to(scores)
+    before = scores.read_text()
+    assert "symbolic link" in error(*say, "--force")
+    assert scores.read_text() == before
+    assert "FOLDER must be a folder" in error("pack", scores, *say[2:])
+
+
+def test_a_library_writes_it_too(table, tmp_path):
+    y, s, race = (table[name].to_pylist() for name in ("y", "s", "race"))
+    audit = eh.audit(y, s, sensitive_features=race, estimator="logistic")
+    written = eh.report.write_pack(tmp_path / "pack", {"audit": audit}, about={"purpose": "grades"})
+    assert [path.name for path in written] == list(DOCUMENTS)
+    text = (tmp_path / "pack" / "eiopa.md").read_text()
+    assert "| Purpose | grades |" in text
+    with pytest.raises(FileExistsError):
+        eh.report.write_pack(tmp_path / "pack", {"audit": audit})

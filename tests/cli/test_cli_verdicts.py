@@ -179,4 +179,6 @@ def test_bad_clauses(clause, message, tmp_path):
     assert found.exit_code == 2
     assert message in found.stderr
     twice = ["tolerance", str(tmp_path / "t.json"), "--clause", "smd=-1,1", "--clause", "smd=-2,2"]
-    assert "names one clause twice" in runner.invoke(app, twice).stderr
+    assert (
+        "must have one limit, got [-1.0, 1.0] and [-2.0, 2.0]" in runner.invoke(app, twice).stderr
+    )

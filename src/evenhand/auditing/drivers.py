@@ -373,16 +373,12 @@ class Drivers(Tabled, Paged):
 
     def _columns(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {"feature": [d.feature for d in self.drivers]}
-
-        def add(name: str, parts: list[Part]) -> None:
-            columns[name] = [p.value for p in parts]
-            columns[f"{name}_low"] = [p.interval[0] for p in parts]
-            columns[f"{name}_high"] = [p.interval[1] for p in parts]
-
-        add("stands_in", [d.stands_in for d in self.drivers])
-        add("gap", [d.gaps[self.widest] for d in self.drivers])
-        for name in self.criteria:
-            add(name, [d.criteria[name] for d in self.drivers])
+        for d in self.drivers:
+            parts = {"stands_in": d.stands_in, "gap": d.gaps[self.widest], **d.criteria}
+            for name, part in parts.items():
+                ends = zip(("", "_low", "_high"), (part.value, *part.interval), strict=True)
+                for end, value in ends:
+                    columns.setdefault(f"{name}{end}", []).append(value)
         columns["leak"] = [d.leak for d in self.drivers]
         return columns
 

@@ -50,8 +50,8 @@ def root(
 
 
 for _function in (
-    audits.audit, audits.compare, models.frontier, models.alternatives, audits.tolerance,
-    tables.cells, models.predict, models.demo, audits.drivers, tables.monitor,
+    audits.audit, audits.compare, models.frontier, models.alternatives, models.pack,
+    audits.tolerance, tables.cells, models.predict, models.demo, audits.drivers, tables.monitor,
 ):  # fmt: skip
     app.command()(_function)
 

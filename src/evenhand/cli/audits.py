@@ -126,11 +126,7 @@ def _conclude(
     from ..report.audit_views import audit_page, results_by_audit
 
     audits = audits_of(result)
-    # Rows that were left out could hide as much as rows of unknown group.
-    known = {
-        name: replace(a, n_rows=a.n_rows + data.dropped, n_unknown=a.n_unknown + data.dropped)
-        for name, a in audits.items()
-    }
+    known = with_dropped(audits, data.dropped)
     checks, verdicts = check_limits(known, rules), judged(known, rules, data.dropped)
     compared = impacts(audits, rules)
     if output.html is not None:
@@ -185,13 +181,8 @@ def _check_words(check: Mapping[str, Any]) -> str:
 
 @command
 def compare(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="One file per model, with the same rows; or one file with several "
-                       "--prediction columns."),
-    ],
-    columns: group.ModelColumns, pricing: group.Pricing, about: group.About,
-    measuring: group.Measuring, output: group.Output, gate: group.Gate,
+    files: group.ModelFiles, columns: group.ModelColumns, pricing: group.Pricing,
+    about: group.About, measuring: group.Measuring, output: group.Output, gate: group.Gate,
 ) -> None:  # fmt: skip
     """Compare two or more models on the same rows: measures side by side, who gains, who loses.
 
@@ -274,6 +265,14 @@ def tolerance_facts(file: Path | None) -> dict[str, str]:
     return {"Tolerance": f"{clean(file.name)}{when}"}
 
 
+def with_dropped(audits: Mapping[str, Audit], dropped: int) -> dict[str, Audit]:
+    """Audits that count rows left out as unknown: they could hide as much."""
+    return {
+        name: replace(a, n_rows=a.n_rows + dropped, n_unknown=a.n_unknown + dropped)
+        for name, a in audits.items()
+    }
+
+
 def judged(audits: Mapping[str, Audit], rules: group.Judging, dropped: int) -> dict[str, Verdict]:
     """Verdicts by audit; an attribute of a crossing is judged as a part of it."""
     if rules.rule is None:
@@ -336,12 +335,10 @@ def tolerance(
 
     Then: evenhand audit scores.csv -y y -s s -a race --tolerance limits.toml
     """
-    from ..auditing.tolerance import Tolerance, range_text
+    from ..auditing.tolerance import Tolerance, distinct_entries, range_text
 
     if wanted.clause:
-        clauses = dict(_clause(text) for text in wanted.clause)
-        if len(clauses) < len(wanted.clause):
-            raise TableError("--clause names one clause twice.")
+        clauses = distinct_entries(map(_clause, wanted.clause))
         made = Tolerance(
             level=wanted.level, reference=wanted.reference, favorable=wanted.favorable,
             at=[as_number(text, text) for text in wanted.at or ["median"]],

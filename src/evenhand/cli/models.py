@@ -1,9 +1,9 @@
-"""The commands `frontier`, `alternatives`, `predict` and `demo`."""
+"""The commands `frontier`, `alternatives`, `pack`, `predict` and `demo`."""
 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -21,9 +21,9 @@ from ..report.view import View
 from ..tables.readers import Source, TableError, is_text, open_table, read_table, write_table
 from ..training.model_files import TableModel, load_table_model
 from . import options as group
-from .audits import read_rules, show_verdict, tolerance_facts
+from .audits import judged, read_rules, show_verdict, tolerance_facts, with_dropped
 from .options import option
-from .rows import TableRows, load_scores, load_training
+from .rows import TableRows, load_models, load_scores, load_training
 from .terminal import command, deliver, fail, leave, note, run_facts, say, show_result, show_view
 
 if TYPE_CHECKING:
@@ -147,11 +147,13 @@ class Request(group.Group):
 OUTPUTS = ("report.html", "path.csv", "model.json")
 
 
-def check_folder(out: Path, force: bool) -> dict[str, Path]:
+def check_folder(
+    out: Path, force: bool, names: Sequence[str] = OUTPUTS, argument: str = "--out"
+) -> dict[str, Path]:
     """Paths of the outputs in a folder, which need not exist yet."""
     if out.exists() and not out.is_dir():
-        raise TableError(f"--out must be a folder, and {str(out)!r} is a file.")
-    paths = {name: out / name for name in OUTPUTS}
+        raise TableError(f"{argument} must be a folder, and {str(out)!r} is a file.")
+    paths = {name: out / name for name in names}
     taken = [name for name, path in paths.items() if _files.check_regular(path)]
     if taken and not force:
         raise TableError(
@@ -309,61 +311,65 @@ def show_frontier(
             say(f"{name.split('.')[0].capitalize()}: {path_}")
 
 
-class SearchedColumns(group.TrainingColumns):
-    """Candidates, by columns of their scores."""
-
-    prediction: list[str] = option("Column with the scores of a candidate.", "-s", default=[])
-
-
-class Search(Fitting, group.Pricing):
-    """Which candidates there are, and what they must meet."""
-
-    model: str = option(
-        "Fit a frontier of this kind of model to all other columns, too.",
-        choices=ChainMap[str, Any]({"none": None}, MODELS),
-        default="none",
-    )
-    floor: float | None = option("Least accuracy (R², or D² of a deviance) that is enough.")
-    limit: float | None = option("Largest unfairness that is allowed.")
-
-
 @command
 def alternatives(
-    file: group.OneFile, columns: SearchedColumns, search: Search, about: group.About,
-    output: group.Output,
+    files: group.ModelFiles, columns: group.ModelColumns, limits: group.Limits,
+    pricing: group.Pricing, about: group.About, measuring: group.Measuring, output: group.Output,
 ) -> None:  # fmt: skip
     """Write down a search for less discriminatory alternatives: which model is chosen, and why.
 
-    Candidates are columns of scores, and with --model all models of a frontier. With --limit the
-    most accurate model is chosen that meets both limits, without it the fairest above --floor.
-    Exit code 1: no candidate meets them.
+    Candidates are scores on the same rows, which their models should not have been fitted to. With
+    --limit the most accurate is chosen that meets both limits, without it the fairest above
+    --floor. Exit code 1: no candidate meets them.
 
     For example: evenhand alternatives scores.csv --target y --sensitive race --prediction current
     --prediction fairer --floor 0.3 --limit 0.02 --html record.html
     """
-    from ..training.frontier import alternatives as record
-
-    if search.model != "none" and search.loss is not None:
-        raise TableError("--loss must be left out with --model, which has a loss of its own.")
-    if search.model == "none":
-        if len(columns.prediction) < 2:
-            raise TableError("Give two --prediction columns or more, or --model to fit others.")
-        if columns.control or columns.given is not None:
-            raise TableError("--control and --given need --model.")
-        rows = load_scores(file, columns)
-        given = {k: v for k, v in rows.given.items() if k != "controls"}
-        result = record(
-            rows.y, rows.scores, **given, frequency=rows.numbers.get("frequency"),
-            floor=search.floor, limit=search.limit, criterion=search.criterion, loss=search.loss,
-            power=search.power, confidence_level=search.confidence, random_state=search.seed,
-        )  # fmt: skip
-    else:
-        rows = load_training(file, columns)
-        path = run_path(rows, search.build(), search)
-        result = path.alternatives(rows.scores, floor=search.floor, limit=search.limit)
-    facts = {**rows.source_facts(), **run_facts(search.seed)}
+    if columns.control:
+        raise TableError("--control must be left out: alternatives are compared without controls.")
+    rows = load_models(files, columns)
+    result = rows.alternatives(measuring, pricing, limits)
+    facts = {**rows.source_facts(), **run_facts(measuring.seed)}
     deliver(result, output, about=asdict(about), source=facts)
     leave("pass" if result.met else "fail")
+
+
+@command
+def pack(
+    folder: Annotated[Path, typer.Argument(help="Folder for ai-act.md, eiopa.md and naic.md.")],
+    file: group.OneFile, columns: group.ModelColumns, pricing: group.Pricing,
+    tolerated: group.Tolerated, limits: group.Limits, about: group.About,
+    measuring: group.Measuring, writing: group.Writing,
+) -> None:  # fmt: skip
+    """Lay an audit out under the headings that supervisors ask for, as Markdown.
+
+    Three documents: EIOPA's documentation annex, Annex IV of the EU AI Act, and the NAIC exhibits.
+    What a person has to write is marked "To be written". The first --prediction is the score that
+    is documented; others are alternatives to it, and need --floor or --limit.
+
+    For example: evenhand pack evidence/ scores.csv -y y -s current -s fairer -a race --tolerance
+    limits.toml --limit 0.02
+    """
+    from ..report.pack import PACK, write_pack
+
+    check_folder(folder, writing.force, PACK, "FOLDER")
+    rules = read_rules(group.Judging(**asdict(tolerated)), columns.target is not None)
+    rows = load_scores(file, columns)
+    audit = rows.audit(rows.scores[columns.prediction[0]], measuring, pricing)
+    results = {"audit": audit}
+    verdict = judged(with_dropped({"": audit}, rows.dropped), rules, rows.dropped).get("")
+    if verdict is not None:
+        results["verdict"] = verdict
+        show_verdict(verdict)
+    if rules.favorable is not None:
+        results["impact"] = audit.impact(rules.reference, rules.cutoffs, rules.favorable)
+    if len(rows.scores) > 1:
+        results["alternatives"] = rows.alternatives(measuring, pricing, limits)
+    facts = {**rows.source_facts(), **tolerance_facts(rules.tolerance), **run_facts(measuring.seed)}
+    written = write_pack(folder, results, about=asdict(about), source=facts, force=writing.force)
+    for path, count in written.items():
+        say(f"{path}: {count} passages to be written")
+    leave(*([] if verdict is None else [verdict.outcome]))
 
 
 class Scored(group.Writing):

@@ -15,7 +15,7 @@ import typer
 
 from .._core.files import TableError, check_free
 from .._core.validation import quote
-from ..data.criteria import CRITERIA
+from ..data.criteria import CRITERIA, INDEPENDENCE
 
 REQUIRED = ...
 ENGINES = ("duckdb", "polars", "spark")
@@ -72,6 +72,13 @@ class Group:
 
 
 OneFile = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")]
+ModelFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        help="One file per model, with the same rows; or one file with several --prediction "
+        "columns."
+    ),
+]
 AuditedFiles = Annotated[
     list[str],
     typer.Argument(
@@ -339,6 +346,16 @@ class Judging(Gate, Cutoffs):
     rule: Any = None
     cutoffs: tuple[float, ...] = (0.5,)
     limits: dict[str, float] = field(default_factory=dict)
+
+
+class Limits(Group):
+    """What an alternative must meet."""
+
+    criterion: str = option(
+        "The sense of fairness that --limit is about.", choices=CRITERIA, default=INDEPENDENCE.name
+    )
+    floor: float | None = option("Least accuracy (R², or D² of a deviance) that is enough.")
+    limit: float | None = option("Largest unfairness that is allowed.")
 
 
 class Counting(Group):

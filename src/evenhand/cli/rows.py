@@ -22,7 +22,7 @@ from ..data.labels import check_written, whole
 from ..data.sample import repeat_rows
 from ..report.words import clean, short_names
 from ..tables.readers import Source, called, open_table, read_table
-from .options import Columns, Edges, Measuring, Pricing, as_number, parse_bands
+from .options import Columns, Edges, Limits, Measuring, Pricing, as_number, parse_bands
 from .terminal import note
 
 if TYPE_CHECKING:
@@ -133,11 +133,24 @@ class TableRows:
         """An audit of one score, or of several by name."""
         from ..auditing.audits import audit
 
-        return audit(
-            self.y, scores, **self.given, frequency=self.numbers.get("frequency"),
-            loss=pricing.loss, power=pricing.power, estimator=measuring.estimator,
-            confidence_level=measuring.confidence, random_state=measuring.seed, **more,
+        return audit(self.y, scores, **self.given, **self._how(measuring, pricing), **more)
+
+    def alternatives(self, measuring: Measuring, pricing: Pricing, limits: Limits) -> Any:
+        """A record of all scores, as alternatives to one another."""
+        from ..training.frontier import alternatives
+
+        given = {name: column for name, column in self.given.items() if name != "controls"}
+        return alternatives(
+            self.y, self.scores, **given, **self._how(measuring, pricing), floor=limits.floor,
+            limit=limits.limit, criterion=limits.criterion,
         )  # fmt: skip
+
+    def _how(self, measuring: Measuring, pricing: Pricing) -> dict[str, Any]:
+        return {
+            "frequency": self.numbers.get("frequency"), "loss": pricing.loss,
+            "power": pricing.power, "estimator": measuring.estimator,
+            "confidence_level": measuring.confidence, "random_state": measuring.seed,
+        }  # fmt: skip
 
     @cached_property
     def files(self) -> list[dict[str, Any]]:
@@ -338,14 +351,11 @@ def load_training(file: Path, columns: Columns) -> TableRows:
     for name in columns.drop:
         if name not in source.names:
             source.resolve(name, "--drop")
-    scores = columns.predictions
-    features = _feature_names(
-        source, [*others, *scores, *columns.sensitive, *cluster, *columns.drop]
-    )
-    wanted = [*others, *scores, *columns.sensitive, *cluster, *features, *columns.control]
+    features = _feature_names(source, [*others, *columns.sensitive, *cluster, *columns.drop])
+    wanted = [*others, *columns.sensitive, *cluster, *features, *columns.control]
     text = [n for n in (*cluster, *columns.sensitive) if n not in others and n not in bands]
     table = read_table(source, wanted, text=text, missing=columns.missing)
-    rows = _without_gaps(TableRows(source, columns, table, {name: name for name in scores}))
+    rows = _without_gaps(TableRows(source, columns, table, {}))
     (table,) = repeat_rows(rows.numbers.get("frequency"), table=rows.table)
     why = dict.fromkeys(columns.drop, "--drop says so")
     why |= dict.fromkeys(cluster, "--cluster names it")

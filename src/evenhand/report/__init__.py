@@ -1,7 +1,7 @@
 """Results → words, pictures and pages.
 
 Figures and pages are methods of results, such as `audit.plot()` and `audit.to_html()`. `About` says
-who asks for a report and why.
+who asks for a report and why; `write_pack` lays results out for supervisors.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any as _Any
 
 _HOME = {
     "About": ".page",
+    "write_pack": ".pack",
 }
 
 __all__ = [*_HOME]

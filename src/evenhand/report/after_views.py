@@ -258,7 +258,7 @@ def alternatives_view(result: Alternatives) -> View:
     """Return every model that was looked at, and why it was chosen or not."""
     columns, criterion = result.columns, result.criterion
     accuracy = columns[result.key]
-    limits = {"floor": result.floor, "limit": result.limit}
+    limits = {f"{result.symbol} floor": result.floor, f"{criterion} limit": result.limit}
     asked = [f"{name} {value:g}" for name, value in limits.items() if value is not None]
     k = columns["chosen"].index(True)
     rows = [
@@ -276,7 +276,7 @@ def alternatives_view(result: Alternatives) -> View:
         f"Search for alternatives: {len(rows)} models",
         Lead(f"{result.chosen}: {columns['reason'][k]}."),
         f"{result.held_out[0].upper()}{result.held_out[1:]}."
-        + (f" {result.symbol} {', '.join(asked)}." if asked else ""),
+        + (f" Asked for: {', '.join(asked)}." if asked else ""),
         Table(
             ["model", result.symbol, criterion, f"{result.symbol}, difference",
              f"{criterion}, difference"], rows,

@@ -185,11 +185,14 @@ def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
 
 def made_with(rows: Sequence[tuple[str, Any]]) -> View:
     """Return facts about the data, the software and when the page was written."""
+    return View("Data and software", facts([*rows, *software().items()]))
+
+
+def software() -> dict[str, str]:
+    """Return the versions of what computed the numbers, and when."""
     versions = [f"{name} {version(name)}" for name in _PACKAGES]
-    software = [f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"]
-    written = now().strftime("%Y-%m-%d %H:%M UTC")
-    made = [*rows, ("Software", ", ".join(software)), ("Written", written)]
-    return View("Data and software", facts(made))
+    used = [f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"]
+    return {"Software": ", ".join(used), "Written": now().strftime("%Y-%m-%d %H:%M UTC")}
 
 
 # ------------------------------------------------------------------------------------------------

@@ -223,11 +223,17 @@ def _column_blocks(widths: Sequence[int], room: int) -> list[list[int]]:
 
 def show_markdown(result: Any) -> str:
     """Return a result as Markdown: what its text shows, whole and with nothing cut."""
-    return "\n\n".join(_markdown(view_of(result), 2)) + "\n"
+    return view_markdown(view_of(result)) + "\n"
+
+
+def view_markdown(view: View, level: int = 2) -> str:
+    """Return a view as Markdown, its title a heading of this level."""
+    return "\n\n".join(_markdown(view, level))
 
 
 def _markdown(view: View, level: int) -> Iterator[str]:
-    yield f"{'#' * level} {_escape(view.heading)}"
+    if view.title:
+        yield f"{'#' * min(level, 6)} {_escape(view.heading)}"
     for part in view.parts:
         if isinstance(part, View):
             yield from _markdown(part, level + 1)

@@ -423,23 +423,12 @@ def _measure(
 
 
 def alternatives(
-    y_true: Any,
-    y_pred: Mapping[str, Any],
-    *,
-    sensitive_features: Any,
-    floor: float | None = None,
-    limit: float | None = None,
-    criterion: str = "independence",
-    sample_weight: Any = None,
-    frequency: Any = None,
-    cluster: Any = None,
-    exposure: Any = None,
-    loss: str | None = None,
-    power: float = 1.5,
-    estimator: Any = "auto",
-    confidence_level: float = 0.95,
-    random_state: Any = None,
-) -> Alternatives:
+    y_true: Any, y_pred: Mapping[str, Any], *, sensitive_features: Any,
+    floor: float | None = None, limit: float | None = None, criterion: str = "independence",
+    sample_weight: Any = None, frequency: Any = None, cluster: Any = None, exposure: Any = None,
+    loss: str | None = None, power: float = 1.5, estimator: Any = "auto",
+    confidence_level: float = 0.95, random_state: Any = None,
+) -> Alternatives:  # fmt: skip
     """The record of a search for less discriminatory alternatives among columns of scores.
 
     Accuracy and unfairness of each model, how far it is from the chosen one (paired over rows),
