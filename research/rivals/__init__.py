@@ -7,9 +7,12 @@ BerkRegressor              score gaps of cross-group pairs, close in y   not nee
 DiscriminationFreePrice    the group as a cause, and its proxies         not needed
 DoRegressor                the same within segments of y                 not needed
 EntropicUnaware            all of the dependence on a guessed group      not needed
+FairReweighing             what the target tells of the group            not needed
+HistogramTransport         gaps between distribution functions           needed (random)
 NestedLogisticRegressor    the three criteria, by a nested classifier    not needed
 KomiyamaRegressor          share of the fitted variance due to groups    needed
 ReductionRegressor         gaps between distribution functions           not needed (random)
+SequentialBarycenter       all of it, attribute after attribute          needed
 WassersteinBarycenter      all of the dependence on the group            needed
 =========================  ============================================  ======================
 """
@@ -18,9 +21,12 @@ from .berk import BerkRegressor
 from .discrimination_free import DiscriminationFreePrice
 from .do import DoRegressor
 from .entropic import EntropicUnaware
+from .histogram import HistogramTransport
 from .komiyama import KomiyamaRegressor
 from .nested import NestedLogisticRegressor
 from .reduction import ReductionRegressor
+from .reweighing import FairReweighing
+from .sequential import SequentialBarycenter
 from .wasserstein import WassersteinBarycenter
 
 __all__ = [
@@ -28,8 +34,11 @@ __all__ = [
     "DiscriminationFreePrice",
     "DoRegressor",
     "EntropicUnaware",
+    "FairReweighing",
+    "HistogramTransport",
     "KomiyamaRegressor",
     "NestedLogisticRegressor",
     "ReductionRegressor",
+    "SequentialBarycenter",
     "WassersteinBarycenter",
 ]
