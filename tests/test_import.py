@@ -1,5 +1,6 @@
 """What `import evenhand` loads, and what the package says it holds."""
 
+import json
 import re
 import subprocess
 import sys
@@ -67,30 +68,38 @@ def test_unknown_name():
         _ = eh.nothing
 
 
-# What a user writes; the comments are what a type checker must say of a line.
+# What a user writes; the comments are what mypy and pyright must say of a line.
 SCRIPT = """
 import evenhand as eh
 
 model = eh.FairRidge("independence", fairness_weight=2.0)
-reveal_type(model)  # FairRidge
-reveal_type(eh.independence)  # sensitive_features
-reveal_type(eh.report.About)  # About
-eh.independence([1.0])  # call-arg
-eh.nonsense  # attr-defined
+reveal_type(model)  # FairRidge FairRidge
+reveal_type(eh.independence)  # sensitive_features sensitive_features
+reveal_type(eh.report.About)  # About About
+eh.independence([1.0])  # call-arg reportCallIssue
+eh.nonsense  # attr-defined reportAttributeAccessIssue
 """
 
 
 @pytest.mark.slow
-def test_type_checkers_see_signatures_and_what_is_not_there(tmp_path):
+@pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
+def test_type_checkers_see_signatures_and_what_is_not_there(checker, tmp_path):
+    """The second is pyright as a package that needs no download when it runs."""
+    pytest.importorskip(checker)
     file = tmp_path / "script.py"
     file.write_text(SCRIPT)
-    # With the settings and the cache of `make lint`, as reading the whole package takes a while.
     root = Path(__file__).parents[1]
-    command = [sys.executable, "-m", "mypy", str(file)]
+    if checker == "basedpyright":
+        settings = {"include": ["script.py"], "extraPaths": [str(root / "src")]}
+        (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    # Mypy with the settings and the cache of `make lint`, as reading the whole package takes a while.
+    words = [str(file)] if checker == "mypy" else ["--project", str(tmp_path)]
+    command = [sys.executable, "-m", checker, *words]
     said = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False).stdout
-    wanted = dict(re.findall(r"^(\d+) .*# (\S+)$", _numbered(SCRIPT), re.MULTILINE))
+    marked = re.findall(r"^(\d+) .*# (\S+) (\S+)$", _numbered(SCRIPT), re.MULTILINE)
+    wanted = {line: mypy if checker == "mypy" else pyright for line, mypy, pyright in marked}
     told: dict[str, str] = {}
-    for line, text in re.findall(r"script\.py:(\d+): (.*)$", said, re.MULTILINE):
+    for line, text in re.findall(r"script\.py:(\d+):(.*)$", said, re.MULTILINE):
         told[line] = told.get(line, "") + text
     assert wanted.keys() == told.keys(), said
     assert all(word in told[line] for line, word in wanted.items()), said
