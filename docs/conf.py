@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -70,8 +71,13 @@ if os.environ.get("EVENHAND_ONLINE"):
         "numpy": ("https://numpy.org/doc/stable", None),
         "scikit-learn": ("https://scikit-learn.org/stable", None),
     }
-# Where the site is published from, such as https://github.com/OWNER/NAME: pages can then be edited.
-repository = os.environ.get("EVENHAND_REPOSITORY", "").rstrip("/")
+# The addresses stand once, under [project.urls] of pyproject.toml: `Repository`, such as
+# https://github.com/OWNER/NAME, gives pages an edit link, `Documentation` a picture where they are
+# shared. There is neither yet.
+with (Path(__file__).parents[1] / "pyproject.toml").open("rb") as file:
+    urls = tomllib.load(file)["project"].get("urls", {})
+html_baseurl = urls.get("Documentation", "")
+repository = urls.get("Repository", "").rstrip("/")
 if repository:
     host, owner, name = repository.rsplit("/", 2)
     html_context = {
@@ -109,6 +115,16 @@ html_theme_options = {
 
 def setup(app):
     app.connect("autodoc-process-docstring", skip_without_torch)
+    app.connect("html-page-context", add_card)
+
+
+def add_card(app, pagename, templatename, context, doctree):
+    """The picture of a page where it is shared: such pictures need a whole address."""
+    if html_baseurl:
+        picture = f"{html_baseurl.rstrip('/')}/_static/report.png"
+        context["metatags"] = context.get("metatags", "") + (
+            f'<meta property="og:image" content="{picture}">'
+        )
 
 
 def skip_without_torch(app, what, name, obj, options, lines):

@@ -92,7 +92,7 @@ def test_type_checkers_see_signatures_and_what_is_not_there(checker, tmp_path):
     if checker == "basedpyright":
         settings = {"include": ["script.py"], "extraPaths": [str(root / "src")]}
         (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    # Mypy with the settings and the cache of `make lint`, as reading the whole package takes a while.
+    # Mypy with the settings and cache of `make lint`, as reading the whole package takes a while.
     words = [str(file)] if checker == "mypy" else ["--project", str(tmp_path)]
     command = [sys.executable, "-m", checker, *words]
     said = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False).stdout

@@ -1,6 +1,7 @@
 """Every command and every Python block of the README, run in order in an empty folder."""
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -54,6 +55,25 @@ def test_readme_repeats_what_was_measured():
     assert f"{words}{min(plain):g} to {max(plain):g}%" in README.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("repository", "published"),
+    [
+        ("", "See the guide, [Z](https://z.org/) and .\n"),
+        (
+            "https://a.org/b/",
+            "See [the guide](https://a.org/b/blob/main/docs/guide.md), [Z](https://z.org/) and "
+            "![page](https://a.org/b/raw/main/page.png).\n",
+        ),
+    ],
+)
+def test_links_on_a_package_index_lead_somewhere_or_are_words(repository, published):
+    text = "See [the guide](docs/guide.md), [Z](https://z.org/) and ![page](page.png).\n"
+    hook = runpy.run_path(str(README.with_name("hatch_build.py")))
+    assert hook["published"](text, repository) == published
+    readme = hook["published"](README.read_text(encoding="utf-8"), "")
+    assert not re.search(r"\]\((?!\w+:)", readme)
+
+
 @pytest.mark.slow
 def test_readme(tmp_path, monkeypatch, capsys):
     found = steps(README.read_text(encoding="utf-8"))
@@ -71,7 +91,7 @@ def test_readme(tmp_path, monkeypatch, capsys):
             if kind == "text":
                 shown, cut, _ = source.strip().partition("\n...")
                 printed = capsys.readouterr().out.strip()
-                assert (printed.startswith(shown) if cut else printed == shown), printed
+                assert printed.startswith(shown) if cut else printed == shown, printed
                 continue
             if kind == "python":
                 exec(compile(source, "README.md", "exec"), namespace)
