@@ -72,6 +72,8 @@ Pair = tuple[Levels, Levels]
 # standard deviation: 3e-6 at B = 128 and g = 3, far below the sampling error of 16,000 rows.
 _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
+# Rows from which values are looked at as they are, too.
+_UNRANKED_ROWS = 250_000
 # Nats over all rows that a partition must save before it is looked at closely, and how many are.
 _LEAST_GAIN, _MOST_PLANES = 4.0, 2
 # Values of discrete data that are told by their numbers.
@@ -99,7 +101,8 @@ class Adaptive:
     is one that only partitions follow, some seconds at a million rows. The result does not change
     under increasing maps of a variable nor, up to the placing of the grid, under decreasing ones,
     save where score and target differ by a narrow band, which is looked for in standard deviations
-    too. Copies of a row are taken for one row of greater weight.
+    too, and beyond 250,000 rows, where values as they are have a rung of their own. Copies of a row
+    are taken for one row of greater weight.
 
     The entropies are scaled so that with nothing to condition on the estimate is the H(A) of the
     group shares: both then share its small-sample bias, which cancels in every criterion.
@@ -224,6 +227,8 @@ class Adaptive:
             least = min(best, _best(partitions))
             smooth = self._refine(smooth, least, lambda: Ladder(finer(), names), data)
         rungs = [*smooth, *partitions, *alone]
+        if smooth:
+            rungs += _unranked(names, variables, min(rungs, key=lambda r: r.mean_outside), data)
         if len(rungs) == 1:
             return rungs[0]
         return replace(combine(rungs, data), prior_bias=bias)
@@ -283,6 +288,34 @@ def _find_people(values: Array, level: Levels, groups: Groups) -> NDArray[np.int
     if groups.cluster is not None or not max(10, n // 10) <= distinct <= 0.98 * n:
         return None
     return find_copies([values], replace(groups, known=None, n_rows=n).numbers())
+
+
+def _unranked(
+    names: Condition, variables: Mapping[str, Array], best: Rung, data: Data
+) -> list[Rung]:
+    """Quadratic logistic regression on the values as they are, which no grid blurs.
+
+    It is exact for normal variables, of which splines of ranks read 0.3 to 0.4 standard errors too
+    little at 10⁶ rows. With few rows that is next to nothing, and units shall not matter. Where
+    some of the rows are enough to see that it is worse, all of them are not fitted.
+    """
+    n, groups = data.groups.n_known, data.groups
+    if n < _UNRANKED_ROWS or groups.n_groups > 6 or data.folds is not None:
+        return []
+    from ..kernels import make_rows, with_score
+    from ..kernels.basis import get_basis
+    from .logistic import Logistic, every
+
+    model, basis, step = Logistic(), get_basis("quadratic", 2), n // _FINE_ROWS
+    rows = with_score(make_rows(groups, variables[names[1]]), variables[names[0]])
+    few = model._row_losses(every(rows, step), basis)[0] - best.inside[best.row_entry[::step]]
+    if few.mean() > 3.0 * few.std() / len(few) ** 0.5:
+        return []
+    inside, outside = model._row_losses(rows, basis)
+    means = [float(data.weight @ losses / data.weight.sum()) for losses in (inside, outside)]
+    terms = float((groups.n_groups - 1) * basis.n_terms)
+    words = f"quadratic, without ranks, {basis.n_terms} terms"
+    return [Rung(words, inside, outside, np.arange(n), *means, terms, terms)]
 
 
 def _prior_bias(constant: Rung) -> float:
