@@ -777,7 +777,7 @@ def test_frontier_bad_input(training, scores, tmp_path):
         ("{", "it is no JSON"),
         ("[]", "is not a model written by evenhand"),
         ('{"format": "evenhand.model", "version": 9}', "has version 9 of the format"),
-        ('{"format": "evenhand.model", "version": 3}', "is damaged"),
+        ('{"format": "evenhand.model", "version": 2}', "is damaged"),
     ],
 )
 def test_bad_models(scores, tmp_path, text, words):
@@ -796,12 +796,17 @@ def test_damaged_models_are_bad_input_not_a_defect(training, tmp_path):
     path = out / "model.json"
     data = json.loads(path.read_text())
     arguments = ("predict", out, training, "-o", tmp_path / "o.csv")
-    column, *others = data["model"]["columns"]["tuple"]
-    columns = {"tuple": [{**column, "scale": 2.0}, *others]}
-    path.write_text(json.dumps({**data, "model": {**data["model"], "columns": columns}}))
-    assert "it was changed after it was written" in error(*arguments)
+    model = data["model"]
+    for name in ("center", "scale"):
+        column = {k: v for k, v in model["columns"][0].items() if k != name}
+        bad = {**model, "columns": [column, *model["columns"][1:]]}
+        path.write_text(json.dumps({**data, "model": bad}))
+        assert f"`model.columns[0].{name}` is missing" in error(*arguments)
+    bad = {**model, "model": {k: v for k, v in model["model"].items() if k != "_group_features"}}
+    path.write_text(json.dumps({**data, "model": bad}))
+    assert "`group_features` must be None, got 'attribute'" in error(*arguments)
     path.write_text(json.dumps({**data, "about": {"note": float("nan")}}))
-    assert "not JSON compliant" in error(*arguments)
+    assert "it holds NaN, which is no number" in error(*arguments)
     path.write_text(json.dumps(data))
     loaded = load_table_model(out)
     loaded.model.coef_ = np.full_like(loaded.model.coef_, 1e308)

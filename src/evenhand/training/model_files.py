@@ -1,11 +1,12 @@
 """Fitted models as plain JSON files: all that `predict` needs, and nothing that is code.
 
-    {"format": "evenhand.model", "version": 3, "about": {...}, "model": {...}, "digest": "..."}
+    {"format": "evenhand.model", "version": 2, "about": {...}, "model": {...}, "digest": "..."}
 
-An object is its type, its parameters and its fields. `_FIELDS` lists the types; a file that names
-another is refused. The digest is that of everything else in the file, so that one which was changed
-after it was written is refused, and fields need no further checks. Nothing in it is code, so
-opening a stranger's file is safe, and a person can read it.
+An object is its type, its parameters and its fields. `_FIELDS` lists the types and what each field
+must hold; a file that names another type or lacks a field is refused. So is one that was changed
+after it was written, or whose model would not be written in the same way again: that has a field
+too many, or numbers in another form. Nothing in it is code, so opening a stranger's file is safe,
+and a person can read it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
-from inspect import signature
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
 from sklearn.utils import check_array
 
 from .._core.arrays import Vector
@@ -38,7 +41,7 @@ from ..data.encoding import Column, encode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT, VERSION = "evenhand.model", 3
+FORMAT, VERSION = "evenhand.model", 2
 HINT = "take an undamaged copy, or write it again with `model.save` or evenhand frontier."
 
 
@@ -107,9 +110,9 @@ def save(model: Any, path: Any, *, force: bool = False, about: Any = None) -> Pa
 def load(path: Any) -> Any:
     """Read a model that `model.save` or ``evenhand frontier`` wrote.
 
-    A file that was changed is refused, and nothing is executed. Predictions equal those of the
-    model that was saved. What trees a model stands on come back as arrays that predict, and cannot
-    be fitted again.
+    Every field is checked, and nothing is executed. Predictions equal those of the model that was
+    saved. What trees a model stands on come back as arrays that predict, and cannot be fitted
+    again.
 
     Parameters
     ----------
@@ -144,22 +147,32 @@ def load(path: Any) -> Any:
             hint="`model.save` and evenhand frontier write one.",
         )  # fmt: skip
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        data = _read_json(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise _refused(path, "is not a model: it is no JSON") from error
+    except ValueError as error:
+        raise _refused(path, f"is damaged: {error}") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise _refused(path, "is not a model written by evenhand")
-    version = data.get("version")
-    if version != VERSION:
+    version: Any = data.get("version")
+    if isinstance(version, bool) or version != VERSION:
         raise _refused(
             path, f"has version {version!r} of the format; this evenhand reads version {VERSION}"
         )
     try:
-        if data.get("digest") != _digest(data):
-            raise ValueError("it was changed after it was written")
-        model = _unpack(data["model"])
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        for name in ("about", "model", "digest"):
+            if name not in data:
+                raise ValueError(f"`{name}` is missing")
+        _must(isinstance(data["about"], dict), "about", "be an object", data["about"])
+        model = _unpack(data["model"], "model")
+        _fits("any", model, "model")
+        again = _digest({**data, "model": _pack(model, "model")})
+        _must(data["digest"] == again, "digest", "fit the content, which was changed after it was "
+              "written", data["digest"])  # fmt: skip
+    except (ValueError, TypeError, OverflowError) as error:
         raise _refused(path, f"is damaged: {error}") from error
+    except (LookupError, AttributeError) as error:
+        raise _refused(path, f"is damaged: its fields contradict each other ({error})") from error
     if isinstance(model, TableModel):
         model.about = data["about"]
     return model
@@ -190,62 +203,200 @@ def _digest(data: Mapping[str, Any]) -> str:
     return sha256(text.encode()).hexdigest()
 
 
+def _read_json(text: str) -> Any:
+    """The content of a JSON file; ValueError for NaN, infinity and a name given twice."""
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"it holds {constant}, which is no number")
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"`{twice}` is given twice")
+        return dict(pairs)
+
+    return json.loads(text, parse_constant=refuse, object_pairs_hook=once)
+
+
 # ------------------------------------------------------------------------------------------------
-# What each type holds: the fields that are written, where an object has them.
+# What each type holds: field:kind, with "?" where it may be absent or None and "*" for a tuple.
 
 
-_NAMES = "n_features_in_ feature_names_in_"
+_NAMES = "n_features_in_:count feature_names_in_:names?"
 _FAIR = (
-    f"{_NAMES} coef_ intercept_ group_coef_ group_alpha_ unfairness_ objective_ n_iter_ "
-    "n_evaluations_ encoder_ _group_features _base controls_summary_"
+    f"{_NAMES} coef_:vector intercept_:number group_coef_:vector group_alpha_:number "
+    "unfairness_:real objective_:real n_iter_:count n_evaluations_:count encoder_:TableEncoder? "
+    "_group_features:GroupFeatures? _base:base? controls_summary_:text?"
 )
+_TARIFF = "n_newton_:count _least_eta:real _covariance:matrix? totals_:totals?"
+_REGRESSION = f"{_NAMES} coef_:array intercept_:numbers"
 _REGRESSORS = (
     "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV",
     "BayesianRidge", "HuberRegressor", "SGDRegressor", "QuantileRegressor", "PoissonRegressor",
     "GammaRegressor", "TweedieRegressor",
 )  # fmt: skip
+_MEMBERS = "kind:groups labels:labels shares:vector"
 # Where a type is, its name, and its fields.
 _TYPES = f"""
 evenhand.training.linear FairRidge {_FAIR}
-evenhand.training.glm FairGLM {_FAIR} n_newton_ _least_eta _covariance _errors totals_
+evenhand.training.glm FairGLM {_FAIR} {_TARIFF}
 evenhand.training.postprocess FairPostprocessor
-    {_NAMES} estimator_ group_classifier_ regressor_ columns_ passthrough_alpha_ map_ center_
-    scale_ bends_ transport_ offsets_ slopes_ blend_ unfairness_ n_iter_ _maps _membership _copy
+    n_features_in_:count? feature_names_in_:names? estimator_:any group_classifier_:any?
+    regressor_:FairRidge columns_:texts? passthrough_alpha_:number? map_:text center_:number
+    scale_:spread offsets_:vector? slopes_:matrix? blend_:number? unfairness_:real n_iter_:count
+    _maps:ScoreMaps _membership:Membership? _copy:TableEncoder|StandardScaler?
 evenhand.training.recommended FairRegressor
-    {_NAMES} encoder_ scaler_ estimator_ choice_ explanation_ tried_ measure_ measures_
-    fairness_weight_ r2_ unfairness_ unfairness_bound_ unseen_
-{__name__} TableModel model columns target sensitive banded bands
-evenhand.training.group_features GroupFeatures kind labels shares center scale posterior
-evenhand.training.group_features Membership kind labels shares
-evenhand.training.group_features Transport knots values
-evenhand.training.group_features ScoreMaps n_groups bends transport stacked
+    {_NAMES} encoder_:TableEncoder? scaler_:StandardScaler estimator_:any choice_:text
+    explanation_:text tried_:Tried* measure_:Measure? measures_:measures? fairness_weight_:real
+    r2_:real unfairness_:real unfairness_bound_:real unseen_:real
+{__name__} TableModel
+    model:any columns:Column* target:text sensitive:texts banded:texts bands:Bands*
+evenhand.training.group_features GroupFeatures
+    {_MEMBERS} center:number scale:spread posterior:Pipeline?
+evenhand.training.group_features Membership {_MEMBERS}
+evenhand.training.group_features Transport knots:vector* values:vector*
+evenhand.training.group_features ScoreMaps
+    n_groups:count bends:vector transport:Transport? stacked:flag
 evenhand.training.recommended Tried
-    name words fairness_weight r2 unfairness reached behind behind_stderr
+    name:text words:text fairness_weight:real r2:real unfairness:real reached:flag behind:real
+    behind_stderr:real
 evenhand.measures.measures Measure
-    criterion value nats normalizer stderr interval p_value estimator chosen n n_effective
-    n_clusters n_merged freedom n_independent of
-evenhand.data.encoding Column name kind fill center scale missing levels other reason
-evenhand.data.bands Bands edges labels
-evenhand.data.encoding TableEncoder {_NAMES} columns_
-evenhand.training.stack FoldMean estimators_
+    criterion:text value:real nats:real normalizer:real stderr:real interval:pair p_value:real
+    estimator:text chosen:text n:count n_effective:real n_clusters:count? n_merged:count
+    freedom:real n_independent:real of:text
+evenhand.data.encoding Column
+    name:text kind:column fill:number center:number scale:spread missing:flag levels:texts
+    other:flag reason:text
+evenhand.data.bands Bands edges:edges labels:texts
+evenhand.data.encoding TableEncoder {_NAMES} columns_:Column*
+evenhand.training.stack FoldMean estimators_:any*
 {__name__} Trees
-    n_features_in_ feature_names_in_ roots feature left right threshold missing_left value base
-    scale link single
-{__name__} NativeModel library text feature_names_in_
-sklearn.pipeline Pipeline
-sklearn.preprocessing StandardScaler {_NAMES} mean_ var_ scale_
-sklearn.linear_model LogisticRegression {_NAMES} coef_ intercept_ classes_
-sklearn.dummy DummyRegressor n_outputs_ constant_
+    n_features_in_:count feature_names_in_:names? roots:whole feature:whole left:whole right:whole
+    threshold:reals missing_left:flags value:vector base:number scale:number link:link single:flag
+{__name__} NativeModel library:library text:text feature_names_in_:names?
+sklearn.pipeline Pipeline names:texts parts:any*
+sklearn.preprocessing StandardScaler {_NAMES} mean_:vector? var_:vector? scale_:vector?
+sklearn.linear_model LogisticRegression {_NAMES} coef_:matrix intercept_:vector classes_:array
+sklearn.dummy DummyRegressor n_outputs_:count constant_:array
 """
-_FIELDS: dict[str, tuple[str, list[str]]] = {
-    **{name: (home, fields) for home, name, *fields in (
-        entry.split() for entry in re.split(r"\n(?=\w)", _TYPES.strip())
+_FIELDS: dict[str, tuple[str, str]] = {
+    **{name: (home, fields) for home, name, fields in (
+        entry.split(None, 2) for entry in re.split(r"\n(?=\w)", _TYPES.strip())
     )},
-    **dict.fromkeys(
-        _REGRESSORS, ("sklearn.linear_model", [*_NAMES.split(), "coef_", "intercept_"])
-    ),
+    **dict.fromkeys(_REGRESSORS, ("sklearn.linear_model", _REGRESSION)),
 }  # fmt: skip
 TOTALS = ("deviance", "explained", "total", "actual_to_expected")
+# Parameters that come back as what was fitted by them.
+_REFITTED = {"FairPostprocessor": ("estimator",), "Pipeline": ("steps",)}
+
+
+def _is_finite(value: Any) -> bool:
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    return good and math.isfinite(value)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, float) or _is_finite(value)
+
+
+def _is_array(value: Any, kinds: str, ndim: int | None = None) -> bool:
+    good = isinstance(value, np.ndarray) and value.dtype.kind in kinds
+    return good and (ndim is None or value.ndim == ndim)
+
+
+def _is_label(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_label, value))
+    return isinstance(value, str | bool) or _is_finite(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_distinct(values: Any, test: Callable[[Any], bool]) -> bool:
+    return isinstance(values, tuple) and all(map(test, values)) and len({*values}) == len(values)
+
+
+def _are_totals(values: Any) -> bool:
+    return isinstance(values, dict) and all(
+        isinstance(of, dict) and tuple(of) == TOTALS and all(map(_is_real, of.values()))
+        for of in values.values()
+    )
+
+
+def _is_base(value: Any) -> bool:
+    good = isinstance(value, tuple) and len(value) == 2
+    return good and _finite_array(1)(value[0]) and _is_finite(value[1])
+
+
+def _one_of(*words: str) -> tuple[str, Callable[[Any], bool]]:
+    return f"be one of {', '.join(words)}", lambda v: isinstance(v, str) and v in words
+
+
+def _finite_array(ndim: int | None) -> Callable[[Any], bool]:
+    return lambda v: _is_array(v, "fiu", ndim) and bool(np.isfinite(v).all())
+
+
+# Kind of a field → what it must do, and the test of it.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "text": ("be text", _is_text),
+    "flag": ("be true or false", lambda v: isinstance(v, bool)),
+    "number": ("be a finite number", _is_finite),
+    "real": ("be a number", _is_real),
+    "spread": ("be above 0", lambda v: _is_finite(v) and v > 0),
+    "count": ("be a whole number", lambda v: _is_finite(v) and isinstance(v, int) and v >= 0),
+    "array": ("be an array of finite numbers", _finite_array(None)),
+    "vector": ("be a row of finite numbers", _finite_array(1)),
+    "matrix": ("be a table of finite numbers", _finite_array(2)),
+    "reals": ("be a row of numbers", lambda v: _is_array(v, "f", 1)),
+    "whole": ("be a row of whole numbers", lambda v: _is_array(v, "i", 1)),
+    "flags": ("be a row of true and false", lambda v: _is_array(v, "b", 1)),
+    "names": ("be a row of texts", lambda v: _is_array(v, "O", 1) and all(map(_is_text, v))),
+    "texts": ("be distinct texts", lambda v: _are_distinct(v, _is_text)),
+    "labels": (
+        "be two or more distinct labels",
+        lambda v: _are_distinct(v, _is_label) and len(v) > 1,
+    ),
+    "totals": ("be numbers by model", _are_totals),
+    "measures": (
+        "be measures by attribute",
+        lambda v: isinstance(v, dict) and all(type(of).__name__ == "Measure" for of in v.values()),
+    ),
+    "groups": _one_of("posterior", "attribute"),
+    "column": _one_of("number", "category", "left out"),
+    "link": _one_of("identity", "log"),
+    "library": _one_of("xgboost", "lightgbm"),
+    "numbers": ("be finite numbers", lambda v: _is_finite(v) or _finite_array(None)(v)),
+    "pair": ("be two numbers", lambda v: isinstance(v, tuple) and len(v) == 2),
+    "edges": ("be a list", lambda v: isinstance(v, tuple) and len(v) > 0),
+    "base": ("be coefficients and an intercept", _is_base),
+}
+
+
+def _fields(name: str) -> Iterator[tuple[str, str, bool, bool]]:
+    """Name of each field, its kind, whether it may be absent, whether it is a tuple of them."""
+    for part in _FIELDS[name][1].split():
+        field, _, kind = part.partition(":")
+        yield field, kind.rstrip("?*"), kind.endswith("?"), kind.endswith("*")
+
+
+def _must(good: bool, where: str, expected: str, value: Any) -> None:
+    if not good:
+        text = f"{value!r}".encode("ascii", "backslashreplace").decode()
+        raise ValueError(f"`{where}` must {expected}, got {text[:60]}")
+
+
+def _fits(kind: str, value: Any, where: str) -> None:
+    if kind in _KINDS:
+        expected, test = _KINDS[kind]
+        _must(test(value), where, expected, value)
+    elif kind == "any":
+        _must(type(value).__name__ in _FIELDS, where, "be a model", value)
+    else:
+        types = kind.split("|")
+        _must(type(value).__name__ in types, where, f"be a {' or '.join(types)}", value)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -271,7 +422,7 @@ def _pack(value: Any, where: str) -> Any:
         return {kind: [_pack(item, f"{where}[{k}]") for k, item in enumerate(value)]}
     value = _plain_model(value, where)
     name = type(value).__name__
-    home, fields = _FIELDS.get(name, ("", []))
+    home = _FIELDS.get(name, ("", ""))[0]
     if not home or not type(value).__module__.startswith(home.split(".")[0]):
         raise InputError(
             "model", f"be made of what can be written as numbers and text; {where} is a "
@@ -280,19 +431,25 @@ def _pack(value: Any, where: str) -> Any:
             "LightGBM can be saved, also after a StandardScaler or TableEncoder in a pipeline.",
         )  # fmt: skip
     out: dict[str, Any] = {"type": name}
-    held = value.__getstate__() if name == "FairGLM" else vars(value)
     if isinstance(value, BaseEstimator):
-        if name != "Pipeline" and not any(field in held for field in fields):
-            raise InputError("model", f"be fitted, and {where} is not")
         given = value.get_params(deep=False)
-        # The estimator of a post-processor comes back as what was fitted by it.
-        given.pop("estimator", None)
         out["parameters"] = {
-            key: _pack(parameter, f"{where}.{key}") if key == "steps"
-            else _describe(parameter, f"{where}.{key}")
-            for key, parameter in given.items()
+            parameter: _describe(given[parameter], f"{where}.{parameter}")
+            for parameter in given if parameter not in _REFITTED.get(name, ())
         }  # fmt: skip
-    return out | {f: _pack(held[f], f"{where}.{f}") for f in fields if f in held}
+    held = vars(value)
+    if name == "Pipeline":
+        held = dict(zip(("names", "parts"), zip(*value.steps, strict=True), strict=True))
+    elif name == "FairGLM":
+        held = value.__getstate__()
+    for field, _, optional, several in _fields(name):
+        if optional and held.get(field) is None:
+            continue
+        if field not in held:
+            raise InputError("model", f"be fitted, and {where} has no `{field}`")
+        packed = _pack(held[field], f"{where}.{field}")
+        out[field] = packed["tuple"] if several else packed
+    return out
 
 
 def _describe(value: Any, where: str) -> Any:
@@ -307,46 +464,117 @@ def _describe(value: Any, where: str) -> Any:
     return _pack(value, where) if plain else repr(value)
 
 
-def _unpack(data: Any) -> Any:
-    """The value behind JSON."""
+def _unpack(data: Any, where: str) -> Any:
+    """The value behind JSON; an error where a field is not what it must be.
+
+    What `_pack` would write in another way is found by `load`, which packs the model again.
+    """
     if not isinstance(data, dict):
+        _must(not isinstance(data, list), where, "be a value", data)
         return data
     if "type" in data:
-        return _build(data)
+        return _build(data, where)
     if "array" in data:
+        known = ("float64", "float32", "int64", "int32", "uint8", "bool")
+        _must(data["array"] in known, where, "be an array of numbers", data["array"])
         values = [float(v) if isinstance(v, str) else v for v in data["values"]]
         return np.array(values, dtype=data["array"]).reshape(data["shape"])
     ((kind, inside),) = data.items()
     if kind == "float":
         return float(inside)
     if kind == "dict":
-        return {key: _unpack(item) for key, item in inside.items()}
-    values = [_unpack(item) for item in inside]
+        return {key: _unpack(item, f"{where}.{key}") for key, item in inside.items()}
+    _must(kind in ("tuple", "list", "texts"), where, "be a value, a list or an object", data)
+    values = [_unpack(item, f"{where}[{k}]") for k, item in enumerate(inside)]
     if kind == "texts":
         return np.array([*values, None], dtype=object)[:-1]  # also where all are tuples
     return tuple(values) if kind == "tuple" else values
 
 
-def _build(data: dict[str, Any]) -> Any:
-    """An object from its type, parameters and fields."""
+def _build(data: dict[str, Any], where: str) -> Any:
+    """An object from its type, parameters and fields, all of them checked."""
     name = data["type"]
-    home, known = _FIELDS[name]
-    make = getattr(import_module(home), name)
-    fields = {field: _unpack(data[field]) for field in known if field in data}
+    _must(isinstance(name, str) and name in _FIELDS, f"{where}.type", "be a known type", name)
+    make = getattr(import_module(_FIELDS[name][0]), name)
+    fields: dict[str, Any] = {}
+    for field, kind, optional, several in _fields(name):
+        if field not in data:
+            if not optional:
+                raise ValueError(f"`{where}.{field}` is missing")
+            # scikit-learn asks whether a model has names of features, and not which.
+            if not field.endswith("_in_"):
+                fields[field] = None
+            continue
+        values = []
+        for k, value in enumerate(data[field] if several else [data[field]]):
+            place = f"{where}.{field}" + (f"[{k}]" if several else "")
+            values.append(_unpack(value, place))
+            _fits(kind, values[-1], place)
+        fields[field] = tuple(values) if several else values[0]
+    model = _make(name, make, data.get("parameters"), fields, f"{where}.parameters")
+    _try(model)
+    return model
+
+
+def _make(name: str, make: Any, parameters: Any, fields: dict[str, Any], where: str) -> Any:
     if not issubclass(make, BaseEstimator):
         model = make.__new__(make)
         vars(model).update(fields)
         return model
-    given = {key: _unpack(value) for key, value in data["parameters"].items()}
-    if "estimator_" in fields and "estimator" in signature(make).parameters:
-        given["estimator"] = fields["estimator_"]
-    model = make(**given)
+    given = {key: _unpack(value, f"{where}.{key}") for key, value in parameters.items()}
+    if name == "Pipeline":
+        return make(list(zip(fields["names"], fields["parts"], strict=True)), **given)
+    model = make(**given, **{key: fields.get(f"{key}_") for key in _REFITTED.get(name, ())})
     vars(model).update(fields)
-    if hasattr(model, "_check_parameters"):
-        model._check_parameters()
+    if "_maps" in fields:
+        model.bends_, model.transport_ = model._maps.bends, model._maps.transport
+    if name == "FairGLM":
+        model._errors = None
     if hasattr(model, "_get_loss"):
         model._base_loss = model._get_loss()
     return model
+
+
+def _try(model: Any) -> None:
+    """Predict one row: fields that contradict each other would show in it."""
+    n = getattr(model, "n_features_in_", None)
+    if isinstance(model, Column):
+        _must((model.kind == "category") == bool(model.levels), "levels", "be there for a "
+              "category, and only for it", model.levels)  # fmt: skip
+    elif isinstance(model, Bands):
+        # Edges that rise, and one name more than edges: else `make` says what is wrong.
+        like = "M8[us]" if isinstance(model.edges[0], str) else "f8"
+        Bands.make(model.edges, np.empty(0, dtype=like), model.labels)
+    elif isinstance(model, TableModel):
+        width = sum(len(column.features) for column in model.columns)
+        _must(model.model.n_features_in_ == width, "columns", f"become {model.model.n_features_in_}"
+              " columns of numbers", width)  # fmt: skip
+        _must(len(model.banded) == len(model.bands) and {*model.banded} <= {*model.sensitive},
+              "banded", "be one of `sensitive`, each with its bands", model.banded)  # fmt: skip
+    elif hasattr(model, "shares"):
+        _must(len(model.shares) == len(model.labels) and (model.shares >= 0).all()
+              and math.isclose(model.shares.sum(), 1.0, abs_tol=1e-6),
+              "shares", "sum to 1, one for each group", model.shares)  # fmt: skip
+    elif isinstance(n, int) and hasattr(model, "predict"):
+        if hasattr(model, "_check_parameters"):
+            model._check_parameters()
+        members = _members(model)
+        if hasattr(model, "group_features"):
+            kind = None if members is None else members.kind
+            _must(kind == model.group_features, "group_features", f"be {kind!r}",
+                  model.group_features)  # fmt: skip
+        if hasattr(model, "center_"):
+            # Trees are tried by themselves; they may want text here.
+            model = copy(model)
+            model.estimator_ = DummyRegressor(strategy="constant", constant=model.center_)
+            model.estimator_.fit([[0.0]], [0.0])
+        known = {} if members is None else {"sensitive_features": [members.labels[0]]}
+        names = getattr(model, "feature_names_in_", None)
+        _must(names is None or len(names) == n, "feature_names_in_", f"have {n} entries", names)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            score = model.predict(np.zeros((1, n)), **known)
+        _must(np.shape(score) == (1,), "coef_", "give one score a row", np.shape(score))
 
 
 def _members(model: Any) -> Any:
@@ -446,8 +674,7 @@ class NativeModel:
     @cached_property
     def booster(self) -> Any:
         try:
-            # By its name alone, which a stranger has written.
-            library = import_module("lightgbm" if self.library == "lightgbm" else "xgboost")
+            library = import_module(self.library)
         except ImportError:
             raise InputError(
                 "path", f"name a model whose packages are installed: this one needs {self.library}",
