@@ -67,7 +67,7 @@ def find_copies(columns: Sequence[Vector], member: NDArray[Any]) -> Rows | None:
 
 def _round(column: Vector) -> Vector:
     low, high = np.quantile(column[:: max(len(column) // _FIRST_LOOK, 1)], (0.1, 0.9))
-    return np.rint(column / (NEAR * (high - low or np.ptp(column) or 1.0)))
+    return np.rint(column / (high - low or np.ptp(column) or 1.0) / NEAR)
 
 
 def _find(columns: Sequence[Vector], member: NDArray[Any]) -> Rows | None:

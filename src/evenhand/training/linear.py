@@ -228,7 +228,7 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
             problem = self._problem(design, rows, slopes)
         if problem.null == 0 and self.fairness_weight > 0:
             raise InputError(
-                "y", "vary: all rows have the same value, so there is nothing to predict"
+                "y", "vary: its squared differences are all 0, so there is nothing to predict"
             )
         self._group_features: GroupFeatures | None = None
         if groups is None:
