@@ -74,7 +74,7 @@ def engine_line(part: str, engine: str, folder: str) -> Row:
     if engine == "spark":
         child = _start_spark()
     columns = columns_of(**ROLES)
-    opened = open_table(folder, columns, engine)
+    opened = open_table(open_in(engine, folder), columns)
 
     def timed(run: Any, times: int = 1) -> tuple[float, Any]:
         best, result = np.inf, None
@@ -109,6 +109,20 @@ def engine_line(part: str, engine: str, folder: str) -> Row:
         "peak_mb": audit_mb, "cells": cells.n_cells, "entries": len(cells.count), "bytes": size,
         "grid": cells.edges.kind,
     }  # fmt: skip
+
+
+def open_in(engine: str, folder: str) -> Any:
+    """The files of a folder as an engine opens them; DuckDB is the one that opens paths."""
+    if engine == "polars":
+        import polars as pl
+
+        return pl.scan_parquet(f"{folder}/*.parquet")
+    if engine == "spark":
+        from pyspark.sql import SparkSession
+
+        _start_spark()
+        return SparkSession.builder.getOrCreate().read.parquet(folder)
+    return folder
 
 
 def _start_spark() -> int:
@@ -199,19 +213,17 @@ def truths() -> dict[str, float]:
 
 def same_line(place: str, folder: str) -> list[Row]:
     """Measures of one table as one engine counts it, in this process."""
-    engine, table = place, f"{folder}/*.parquet"
-    if place == "spark":
-        _start_spark()
+    table = open_in(place, folder) if place in ("polars", "spark") else f"{folder}/*.parquet"
     if place == "memory":
         from pyarrow import parquet
 
-        engine, table = None, parquet.read_table(folder)
+        table = parquet.read_table(folder)
     if place == "ibis":
         import ibis
 
-        engine, table = None, ibis.duckdb.connect(threads=2).read_parquet(table)
+        table = ibis.duckdb.connect(threads=2).read_parquet(table)
     begin = time.perf_counter()
-    audit = eh.audit_table(table, **ROLES, engine=engine)
+    audit = eh.audit_table(table, **ROLES)
     known = truths()
     return [
         {

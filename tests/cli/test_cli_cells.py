@@ -62,7 +62,7 @@ def test_parts_are_counted_merged_and_audited(folder, tmp_path):
     exact = eh.audit(both["y"], both["s"], sensitive_features=both[["a"]])
     for name, m in exact.measures.items():
         assert abs(merged[name] - m.value) < 0.1 * m.stderr
-    counted = values(folder / "*.parquet", *ROLES, "--engine", "polars")
+    counted = values(folder / "*.parquet", *ROLES, "--engine", "duckdb")
     assert counted == pytest.approx(values(folder / "0.parquet", folder / "1.parquet", *ROLES))
     assert counted["separation"] == pytest.approx(merged["separation"], rel=0.05)
 
@@ -72,7 +72,7 @@ def test_controls_are_counted_with_the_groups(folder, tmp_path):
     rows_.to_parquet(tmp_path / "x.parquet", index=False)
     found = [
         json.loads(run("audit", tmp_path / "x.parquet", *ROLES, "-c", "c", "--json", *more).stdout)
-        for more in ((), ("--engine", "polars"))
+        for more in ((), ("--engine", "duckdb"))
     ]
     gaps = [audit["conditional"]["gaps"][0]["adjusted"] for audit in found]
     assert gaps[1]["value"] == pytest.approx(gaps[0]["value"], abs=0.15 * gaps[0]["stderr"])
@@ -205,4 +205,4 @@ def test_tables_of_a_database_by_its_address(folder, tmp_path):
     assert "has no 'nobody'" in error("audit", "nobody", *ROLES, "--engine", engine)
     refused = run("audit", "people", *ROLES, "--engine", "oracle")
     assert refused.exit_code == 2
-    assert "must be duckdb, polars, spark or ibis:URL" in refused.output
+    assert "must be duckdb or ibis:URL" in refused.output

@@ -88,7 +88,7 @@ def test_frontier(people, tmp_path):
         (["-a", "age", "--continuous", "--control", "x"], "--control needs groups"),
         (["-a", "kind", "--continuous"], "--continuous cannot take 'kind'"),
         (["-a", "age"], "ask about the measurement itself with --continuous"),
-        (["-a", "age", "--continuous", "--engine", "polars"], "--continuous needs rows"),
+        (["-a", "age", "--continuous", "--engine", "duckdb"], "--continuous needs rows"),
     ],
 )
 def test_refused(people, words, message):

@@ -93,8 +93,7 @@ TABLES = {
     "pandas, DuckDB": lambda f, d, r: (f, "duckdb"),
     "Polars": lambda f, d, r: (pl.from_pandas(f), "polars"),
     "Polars lazy": lambda f, d, r: pl.from_pandas(f).lazy(),
-    "Polars, files": lambda f, d, r: (str(d / "*.parquet"), "polars"),
-    "Polars, CSV": lambda f, d, r: (str(d / "*.csv"), "polars"),
+    "Polars, files": lambda f, d, r: pl.scan_parquet(d / "*.parquet"),
     "Arrow": lambda f, d, r: (pa.Table.from_pandas(f), "duckdb"),
     "Arrow dataset": lambda f, d, r: dataset.dataset(
         [str(d / f"{name}.parquet") for name in "abc"]
@@ -107,9 +106,6 @@ TABLES = {
     "Ibis": _ibis,
     "Dask": _dask,
     "Spark": lambda f, d, r: r.getfixturevalue("spark").read.parquet(str(d / "*.parquet")),
-    "Spark, CSV": lambda f, d, r: (
-        [str(d / "a.csv"), str(d / "b.csv")], r.getfixturevalue("spark") and "spark",
-    ),
 }  # fmt: skip
 
 

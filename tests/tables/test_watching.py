@@ -77,8 +77,7 @@ def _relation(frame, files, request):
 TABLES = {
     "pandas, DuckDB": lambda f, d, r: (f, "duckdb"),
     "Polars lazy": lambda f, d, r: pl.from_pandas(f).lazy(),
-    "Polars, files": lambda f, d, r: (str(d / "*.parquet"), "polars"),
-    "Polars, CSV": lambda f, d, r: (str(d / "*.csv"), "polars"),
+    "Polars, files": lambda f, d, r: pl.scan_parquet(d / "*.parquet"),
     "Arrow": lambda f, d, r: (pa.Table.from_pandas(f), "duckdb"),
     "Arrow dataset": lambda f, d, r: dataset.dataset([str(d / f"{k}.parquet") for k in (0, 1)]),
     "DuckDB relation": _relation,
@@ -88,9 +87,6 @@ TABLES = {
     "Ibis": _ibis,
     "Dask": _dask,
     "Spark": lambda f, d, r: r.getfixturevalue("spark").read.parquet(str(d / "*.parquet")),
-    "Spark, CSV": lambda f, d, r: (
-        [str(d / "0.csv"), str(d / "1.csv")], r.getfixturevalue("spark") and "spark",
-    ),
 }  # fmt: skip
 
 

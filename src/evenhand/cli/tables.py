@@ -92,7 +92,7 @@ class Asked:
             f"{one} is larger than {LARGE >> 20} MB, so its rows are counted by an engine and not "
             "held in memory."
         )
-        return find_spec("duckdb") is not None or find_spec("polars") is not None
+        return find_spec("duckdb") is not None
 
     @property
     def _rows_options(self) -> dict[str, Any]:

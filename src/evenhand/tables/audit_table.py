@@ -73,7 +73,7 @@ def audit_table(
     confidence_level : float
         Of all intervals.
     engine : {"duckdb", "polars", "spark", "ibis", "dask", "numpy"} or "ibis:ADDRESS", optional
-        Found from the table; for files DuckDB. Tables in memory are counted by NumPy. With an
+        Found from the table; DuckDB for files. Tables in memory are counted by NumPy. With an
         address of a database, such as ``ibis:postgres://user@host/database``, `table` is the name
         of a table there.
     missing : sequence of str

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import filecmp
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path, PurePath
 from typing import Any
@@ -21,9 +18,7 @@ from .._core.files import (
     arrow_kind,
     check_one_type,
     is_dataset,
-    is_text_type,
     list_files,
-    value_type,
 )
 from .._core.validation import InputError, frame_columns, name_others, quote
 from ..auditing.audits import audit
@@ -167,7 +162,12 @@ def _open(table: Any, columns: Columns, engine: str | None) -> Any:
         return _open_database(table)
     paths = list(table) if isinstance(table, list | tuple) else [table]
     if paths and all(isinstance(path, str | PathLike) for path in paths):
-        return _open_paths(paths, columns, engine)
+        if engine not in (None, "duckdb"):
+            raise InputError(
+                "engine", f"be 'duckdb' for files, got {engine!r}",
+                hint="hand over what another engine makes of them, such as polars.scan_parquet.",
+            )  # fmt: skip
+        return _open_files(paths, columns)
     return _open_frame(table, engine)
 
 
@@ -200,44 +200,13 @@ def _must_be(engine: str | None, wanted: str, what: str) -> None:
         raise InputError("engine", f"be {wanted!r} for {what}, got {engine!r}")
 
 
-def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Engine:
-    if engine is None:
-        engine = "duckdb" if find_spec("duckdb") or not find_spec("polars") else "polars"
-    if engine not in _READERS:
-        raise InputError("engine", f"be duckdb, polars or spark for files, got {engine!r}")
-    name, read = _READERS[engine]
-    files = look_at(paths, columns, cased=engine == "polars")
-    try:
-        parts = [nw.from_native(part) for part in read(files, columns)]
-        if files.kind == "csv":
-            typed = [_typed(*part, columns) for part in zip(parts, files.batches, strict=True)]
-            return Engine(nw.concat(typed), as_written=True)
-        return Engine(parts[0] if len(parts) == 1 else _joined(parts, files, columns))
-    except (TableError, ModuleNotFoundError):
-        raise
-    except Exception as error:  # every engine has its own kinds
-        raise EngineError(name, in_short(error)) from error
-
-
-def _joined(parts: list[Any], files: Files, columns: Columns) -> Any:
-    """Frames of batches as one, with columns of types that all of them can have."""
-    alike = []
-    for part, batch in zip(parts, files.batches, strict=True):
-        casts = [
-            (nw.lit(None) if name in batch.missing else nw.col(name)).cast(kind).alias(name)
-            for name, kind in files.types.items()
-        ]
-        alike.append(part.with_columns(*casts).select(*columns.names))
-    return nw.concat(alike)
-
-
-def _typed(rows: nw.LazyFrame[Any], batch: Batch, columns: Columns) -> nw.LazyFrame[Any]:
+def _typed(rows: nw.LazyFrame[Any], decimal: str, columns: Columns) -> nw.LazyFrame[Any]:
     """Columns of a CSV file: numbers as such, labels as they are written, "02139" and "NA" too."""
     made = {}
     cut = [name for name, edges in columns.bands.items() if not isinstance(edges[0], str)]
     for name in (*columns.numbers.values(), *cut, *columns.shares.values()):
         text = nw.col(name).str.strip_chars()
-        if batch.decimal == ",":
+        if decimal == ",":
             text = text.str.replace_all(",", ".", literal=True)
         made[name] = nw.when(~text.is_in(NULLS)).then(text).cast(nw.Float64)
     for name in set(columns.groups).difference(made):
@@ -245,10 +214,10 @@ def _typed(rows: nw.LazyFrame[Any], batch: Batch, columns: Columns) -> nw.LazyFr
     return rows.select(*columns.names).with_columns(**made)
 
 
-def _needed(package: str, extra: str = "engines") -> ModuleNotFoundError:
+def _needed(package: str) -> ModuleNotFoundError:
     return ModuleNotFoundError(
         f"{package} is needed to read this table: {package} is not installed. Hint: pip install "
-        f"'evenhand[{extra}]'."
+        "'evenhand[engines]'."
     )
 
 
@@ -259,80 +228,38 @@ def _needed(package: str, extra: str = "engines") -> ModuleNotFoundError:
 # all of this is found out before one of them reads a row.
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Files that a reader can take together.
-
-    Attributes
-    ----------
-    files : tuple of str
-    missing : tuple of str
-        Columns without a type, since they have no value at all.
-    separator, decimal : str
-        Of CSV files.
-    skip : int
-        Lines before the names of columns.
-    """
-
-    files: tuple[str, ...]
-    missing: tuple[str, ...] = ()
-    separator: str = ","
-    decimal: str = "."
-    skip: int = 0
-
-
-@dataclass(frozen=True)
-class Files:
-    """All files of a table, in batches.
-
-    Attributes
-    ----------
-    kind : {"parquet", "csv"}
-    batches : tuple of Batch
-    types : dict of column → type of narwhals
-        What columns are cast to where batches differ; without an entry they have one type.
-    folders : tuple of str
-        Columns whose values are in the names of folders, as `name=value`. They are text.
-    """
-
-    kind: str
-    batches: tuple[Batch, ...]
-    types: dict[str, Any]
-    folders: tuple[str, ...] = ()
-
-    @property
-    def files(self) -> list[str]:
-        """All of them."""
-        return [file for batch in self.batches for file in batch.files]
-
-    @property
-    def keys(self) -> list[str]:
-        """Every name in a `name=value` of the folders, those of no interest as well."""
-        return list(dict.fromkeys(name for file in self.files for name in _in_folders(file)))
-
-
-def look_at(paths: Sequence[Any], columns: Columns, cased: bool = True) -> Files:
-    """The files that paths, folders and patterns name, checked.
-
-    Parameters
-    ----------
-    paths : sequence of str or Path
-    columns : Columns
-        Those that will be read.
-    cased : bool
-        Whether names of columns may differ in case alone.
-    """
+def _open_files(paths: Sequence[Any], columns: Columns) -> Engine:
+    """The files that paths, folders and patterns name, looked at and opened by DuckDB."""
     files = list_files(paths)
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise InputError("table", "be files of one kind", "both Parquet and CSV")
-    kind = kinds.pop()
-    if any("://" in file for file in files):
-        # Not to be looked at from here.
-        return Files(kind, (Batch(tuple(files)),), {})
-    _refuse_copies(files)
-    look = _parquet if kind == "parquet" else _csv
-    return look(files, columns, cased)
+    # Those of other machines cannot be looked at from here.
+    near = not any("://" in file for file in files)
+    if near:
+        _refuse_copies(files)
+    connection = _connect()
+    is_parquet = kinds == {"parquet"}
+    try:
+        if is_parquet:
+            folders = near and _check_parquet(files, columns)
+            return Engine(nw.from_native(connection.sql(
+                f"SELECT * FROM read_parquet({_list(files)}, union_by_name = true, "
+                f"hive_partitioning = {folders}, hive_types_autocast = false)"
+            )))  # fmt: skip
+        makes = _check_csv(files, columns) if near else {((), ",", ".", 0): files}
+        parts = []
+        for (_, separator, decimal, skip), named in makes.items():
+            rows = connection.sql(
+                f"SELECT * FROM read_csv({_list(named)}, header = true, all_varchar = true, "
+                f"delim = {_text(separator)}, skip = {skip})"
+            )
+            parts.append(_typed(nw.from_native(rows), decimal, columns))
+        return Engine(nw.concat(parts), as_written=True)
+    except (TableError, ModuleNotFoundError):
+        raise
+    except Exception as error:  # DuckDB has many kinds
+        raise EngineError("DuckDB", in_short(error)) from error
 
 
 def _refuse_copies(files: list[str]) -> None:
@@ -364,23 +291,23 @@ def _kind(file: str) -> str:
     raise InputError("table", f"be Parquet or CSV files, and {file!r} has neither ending")
 
 
-def _parquet(files: list[str], columns: Columns, cased: bool) -> Files:
+def _check_parquet(files: list[str], columns: Columns) -> bool:
+    """Refuse files without some column, or of another type; whether folders name any of them."""
     import pyarrow as pa
     from pyarrow import parquet
 
     seen: dict[str, tuple[str, str]] = {}
-    found: dict[tuple[Any, ...], list[str]] = {}
-    folders: tuple[str, ...] | None = None
+    folders: list[str] | None = None
     for file in files:
         try:
             schema = parquet.read_schema(file)
         except (pa.ArrowException, OSError) as error:
             text = str(error).splitlines()[0]
             raise TableError(f"{file!r} is not a whole Parquet file: {text}") from error
-        inside = tuple(name for name in columns.names if name in schema.names)
+        inside = [name for name in columns.names if name in schema.names]
         outside = _in_folders(file)
         if folders is None:
-            folders = tuple(n for n in columns.names if n not in inside and n in outside)
+            folders = [n for n in columns.names if n not in inside and n in outside]
         for name in columns.names:
             if name in inside and name in folders:
                 raise TableError(
@@ -389,42 +316,17 @@ def _parquet(files: list[str], columns: Columns, cased: bool) -> Files:
                 )
             if name not in (outside if name in folders else inside):
                 raise _no_column(file, name, schema.names)
-        _check_once(file, inside, schema.names, cased)
+        _check_once(file, inside, schema.names)
         for name in inside:
             kind = arrow_kind(schema.field(name).type)
             if kind != NULL:
                 check_one_type(name, kind, repr(file), seen)
-        key = tuple((name, schema.field(name).type) for name in inside)
-        found.setdefault(key, []).append(file)
-    batches = tuple(
-        Batch(tuple(named), tuple(name for name, kind in key if str(kind) == NULL))
-        for key, named in found.items()
-    )
-    types = _common([dict(key) for key in found]) if len(batches) > 1 else {}
-    return Files("parquet", batches, types, folders or ())
+    return bool(folders)
 
 
-def _common(schemas: list[dict[str, Any]]) -> dict[str, Any]:
-    """Types that hold the values of all batches, of columns that are not of one type already."""
-    import pyarrow as pa
-
-    found: dict[str, Any] = {}
-    for name in schemas[0]:
-        kinds = {value_type(schema[name]) for schema in schemas if str(schema[name]) != NULL}
-        plain = not any(pa.types.is_dictionary(schema[name]) for schema in schemas)
-        if len({str(schema[name]) for schema in schemas}) == 1 and plain:
-            continue
-        if all(pa.types.is_integer(kind) for kind in kinds):
-            found[name] = nw.Int64
-        elif all(arrow_kind(kind) == "numbers" for kind in kinds):
-            found[name] = nw.Float64
-        elif all(is_text_type(kind) for kind in kinds):
-            found[name] = nw.String
-    return found
-
-
-def _csv(files: list[str], columns: Columns, cased: bool) -> Files:
-    found: dict[tuple[Any, ...], list[str]] = {}
+def _check_csv(files: list[str], columns: Columns) -> dict[tuple[Any, ...], list[str]]:
+    """Refuse files that cannot be read; the others by names, separator, decimal, lines to skip."""
+    makes: dict[tuple[Any, ...], list[str]] = {}
     for file in files:
         source = open_file(file, whole=False)
         if source.kind != "csv":
@@ -437,11 +339,10 @@ def _csv(files: list[str], columns: Columns, cased: bool) -> Files:
         for name in columns.names:
             if name not in source.names:
                 raise _no_column(file, name, source.names)
-        _check_once(file, columns.names, list(source.names), cased)
-        key = (source.names, source.separator, source.decimal, source.skip)
-        found.setdefault(key, []).append(file)
-    batches = tuple(Batch(tuple(named), (), *key[1:]) for key, named in found.items())
-    return Files("csv", batches, {})
+        _check_once(file, columns.names, list(source.names))
+        make = (source.names, source.separator, source.decimal, source.skip)
+        makes.setdefault(make, []).append(file)
+    return makes
 
 
 def _in_folders(file: str) -> list[str]:
@@ -450,13 +351,13 @@ def _in_folders(file: str) -> list[str]:
     return [part.partition("=")[0] for part in parts if "=" in part]
 
 
-def _check_once(file: str, wanted: Sequence[str], names: list[str], cased: bool) -> None:
+def _check_once(file: str, wanted: Sequence[str], names: list[str]) -> None:
     for name in wanted:
         alike = [other for other in names if other.casefold() == name.casefold()]
-        if not cased and len(set(alike)) > 1:
+        if len(set(alike)) > 1:
             raise TableError(
-                f"{file!r} has the columns {', '.join(map(repr, alike))}, which this engine takes "
-                "for one. Hint: rename one of them, or take the engine polars."
+                f"{file!r} has the columns {', '.join(map(repr, alike))}, which DuckDB takes for "
+                "one. Hint: rename one of them."
             )
         if names.count(name) > 1:
             raise TableError(
@@ -504,24 +405,6 @@ def _open_database(address: str) -> Engine:
         raise EngineError("DuckDB", in_short(error)) from error
 
 
-def _read_in_duckdb(files: Files, columns: Columns) -> list[Any]:
-    """Parquet as one table, with the columns matched by name; CSV with all columns as text."""
-    connection = _connect()
-    if files.kind == "parquet":
-        folders = str(bool(files.folders)).lower()
-        return [connection.sql(
-            f"SELECT * FROM read_parquet({_list(files.files)}, union_by_name = true, "
-            f"hive_partitioning = {folders}, hive_types_autocast = false)"
-        )]  # fmt: skip
-    return [
-        connection.sql(
-            f"SELECT * FROM read_csv({_list(batch.files)}, header = true, all_varchar = true, "
-            f"delim = {_text(batch.separator)}, skip = {batch.skip})"
-        )
-        for batch in files.batches
-    ]
-
-
 def _open_in_duckdb(table: Any, frame: Any) -> Engine:
     """An Arrow table or dataset, or a pandas or Polars frame."""
     connection = _connect()
@@ -540,81 +423,6 @@ def _list(values: Iterable[str]) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-# ------------------------------------------------------------------------------------------------
-# Polars and Spark: files as lazy frames.
-
-
-def _read_in_polars(files: Files, columns: Columns) -> list[Any]:
-    """Parquet with the columns that are wanted, as the first file of each batch has them."""
-    try:
-        import polars as pl
-    except ModuleNotFoundError:
-        raise _needed("Polars") from None
-    if files.kind == "csv":
-        return [
-            pl.scan_csv(list(b.files), infer_schema=False, separator=b.separator, skip_rows=b.skip)
-            for b in files.batches
-        ]
-    found = []
-    for names in (list(batch.files) for batch in files.batches):
-        if "://" in names[0]:
-            found.append(pl.scan_parquet(names))
-            continue
-        schema = pl.read_parquet_schema(names[0])
-        wanted = {name: schema[name] for name in columns.names if name in schema}
-        keys = dict.fromkeys(files.keys, pl.String) if files.folders else None
-        rows = pl.scan_parquet(
-            names, schema=wanted, extra_columns="ignore", hive_partitioning=bool(keys),
-            hive_schema=keys,
-        )  # fmt: skip
-        found.append(rows.select(columns.names))
-    return found
-
-
-def _read_in_spark(files: Files, columns: Columns) -> list[Any]:
-    """A frame for each batch, through the session that runs, or a new one."""
-    try:
-        from pyspark.sql import SparkSession
-        from pyspark.sql.types import StringType, StructField, StructType
-    except ModuleNotFoundError:
-        raise _needed("PySpark", "spark") from None
-    found = []
-    for batch in files.batches:
-        reader = SparkSession.builder.getOrCreate().read
-        if batch.skip:
-            raise TableError(f"{batch.files[0]!r} has a line before the names of its columns.")
-        if files.kind == "csv":
-            # A line with more or fewer fields than there are names is an error and no gap.
-            reader = reader.options(
-                header=True, sep=batch.separator, escape='"', mode="FAILFAST", enforceSchema=False
-            )
-        elif files.folders:
-            # Values of folders as text, as they stand: "02139" is not 2139.
-            reader = reader.option("basePath", _root(files))
-            fields = reader.parquet(*batch.files).schema
-            text = {name: StructField(name, StringType()) for name in files.folders}
-            reader = reader.schema(StructType([text.get(field.name, field) for field in fields]))
-        found.append(reader.load(list(batch.files), format=files.kind))
-    return found
-
-
-def _root(files: Files) -> str:
-    """The folder below which the names of folders are values."""
-    roots = []
-    for file in files.files:
-        parts = PurePath(file).parent.parts
-        first = next(k for k, part in enumerate(parts) if "=" in part)
-        roots.append(str(PurePath(*parts[:first])) if first else ".")
-    return os.path.commonpath(roots)
-
-
-_READERS: dict[str, tuple[str, Callable[[Files, Columns], list[Any]]]] = {
-    "duckdb": ("DuckDB", _read_in_duckdb),
-    "polars": ("Polars", _read_in_polars),
-    "spark": ("Spark", _read_in_spark),
-}
 
 
 # ------------------------------------------------------------------------------------------------
