@@ -108,6 +108,11 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_nav_level": 1,
+    # The table of goals is as wide as the page.
+    "secondary_sidebar_items": {
+        "**": ["page-toc", "edit-this-page"] if repository else ["page-toc"],
+        "measured": [],
+    },
     "navigation_with_keys": False,
     "use_edit_page_button": bool(repository),
 }

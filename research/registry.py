@@ -210,7 +210,15 @@ STUDIES = {study.name: study for study in _ALL}
 
 
 def list_ages(page: str) -> list[str]:
-    """One line for each table of a page, and more where its rows were not measured at once."""
+    """One line for each table of a page, and more where its rows were not measured at once.
+
+    For "everything" it is one line on the tables of all pages.
+    """
+    if page == "everything":
+        shown = [s for s in STUDIES.values() if s.page]
+        stale = [s.name for s in shown if any(w for *_, w in find_stale(s.name, s.sources))]
+        names = f": {', '.join(stale)}" if stale else ""
+        return [f"{len(stale)} of {len(shown)} tables have rows that are older{names}."]
     out = []
     for study in STUDIES.values():
         if study.page.split(":")[0] == page:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 import package  # noqa: E402
 
 # Written by scripts from committed results.
-MADE = {"accuracy", "atlas", "auto", "performance", "reproduction"}
+MADE = {"accuracy", "atlas", "performance", "reproduction"}
 WRITTEN = sorted({page.stem for page in DOCS.glob("*.md")} - MADE)
 PAGES = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in WRITTEN}
 # Made by the build.

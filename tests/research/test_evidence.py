@@ -163,6 +163,34 @@ def test_the_site_says_how_old_tables_are():
     assert all(re.match(r"\w+: measured at [0-9a-f]{10}", line) for line in lines)
 
 
+def test_the_summary_counts_tables_that_are_older_than_their_code(monkeypatch):
+    ages = {"atlas": [("a", "b", "measured before")]}
+    monkeypatch.setattr("registry.find_stale", lambda name, sources: ages.get(name, [("", "", "")]))
+    (line,) = list_ages("everything")
+    assert re.fullmatch(r"1 of \d\d tables have rows that are older: atlas\.", line)
+
+
+def test_a_goal_about_no_row_is_noticed():
+    from pages.goals import Goal, _line
+
+    nobody = Goal("nothing", "≤ 1", "cells", "n", 1.0, ("n",), lambda row: False)
+    with pytest.raises(LookupError, match=r"no row of cells\.csv is about: nothing"):
+        _line(nobody)
+
+
+def test_goals_are_compared_from_the_right_side():
+    from pages.goals import Goal, _line
+
+    lines = [
+        _line(Goal("rows", goal, "cells", "n", limit, ("n",), lambda r: r["n"] == "10000", share))
+        for goal, limit, share in (
+            ("≤ 1", 1.0, 1.0), ("≥ 1", 1.0, 1.0), ("≥ 85 % of them", 1e9, 0.85), ("none", 1.0, 0.0)
+        )
+    ]  # fmt: skip
+    assert [line[2].startswith("**0 of") for line in lines] == [True, False, True, False]
+    assert [line[3] for line in lines] == ["10000: 1e+04", "–", "0.0%", "10000: 1e+04"]
+
+
 @pytest.mark.slow
 def test_quick_run_of_all_that_the_paper_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run, "THREADS", ())

@@ -147,7 +147,7 @@ def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]])
         if residuals["remark"][k]:
             side = "high" if residuals["after"][k] < 0 else "low"
             worse.append(
-                f"scores of {group_name(group)} are too {side} by more (outcome minus score "
+                f"scores of {group_name(group)} are too {side}, more than before (outcome minus score "
                 f"{number(residuals['before'][k], 3)} → {number(residuals['after'][k], 3)})"
             )
     if not worse:
