@@ -514,9 +514,9 @@ def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:
         f"We ask for the most accurate model with independence of at most {limit:g}, out of "
         f"{len(path)}. It explains {100 * point.accuracy:.1f}% of the variance of the grades on "
         f"students it has not seen, where the ordinary model explains {100 * first.accuracy:.1f}%. "
-        f"Independence goes from {at_first:.3f} to {at_last:.3f}. On other students about half of "
-        "the models chosen like this exceed their limit a little; certify=True, or --certify, "
-        "chooses one that does not, for some accuracy."
+        f"Independence goes from {at_first:.3f} to {at_last:.3f}. On other students a model "
+        "chosen like this may well exceed its limit a little. With certify=True (on the command "
+        "line --certify) it does not, at a price in accuracy."
     )
     worse = worse_words(criterion_changes(before, after), residual_changes(before, after))
     gains = gains_view({"ordinary": before, "fair": after}, "high")

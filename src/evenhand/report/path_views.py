@@ -147,8 +147,8 @@ def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]])
         if residuals["remark"][k]:
             side = "high" if residuals["after"][k] < 0 else "low"
             worse.append(
-                f"scores of {group_name(group)} are too {side}, more than before (outcome minus score "
-                f"{number(residuals['before'][k], 3)} → {number(residuals['after'][k], 3)})"
+                f"scores of {group_name(group)} are too {side}, more than before (outcome minus "
+                f"score {number(residuals['before'][k], 3)} → {number(residuals['after'][k], 3)})"
             )
     if not worse:
         return "No criterion gets worse, and no group's mean residual does by more than chance."
