@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from ..data.encoding import CONSTANT, Control, Controls, refuse_none
 from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
 from ..estimators.estimation import EntropyEstimator
-from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
+from ..estimators.ranks import EXACT_RANK_ROWS, Columns, rank_all
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied, sample_cells
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 from ..measures.effective import check_effective_size, warn_shared_values
@@ -341,6 +341,7 @@ class _Run:
     loss: Loss | None = None
     frequent: bool = False  # rows were repeated by frequencies, for people who differ
     paired: bool = False  # several models of the same rows, whose differences are tested
+    memo: dict[Any, Any] = field(default_factory=dict)  # what was derived from the same columns
 
     @property
     def how(self) -> dict[str, Any]:
@@ -367,6 +368,9 @@ class _Run:
         audits = {}
         for name, sample in samples.items():
             sample = sample.per_unit()
+            # Of other models' columns only the target is this one's, too.
+            for key in [key for key in run.memo if key[1:] != (id(sample.target),)]:
+                del run.memo[key]
             alone = {
                 part: run.audit_once(replace(sample, groups=groups), name, warn=per_attribute)
                 for part, groups in parts.items()
@@ -399,8 +403,8 @@ class _Run:
         rows = sample.known()
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
-        variables = complete(criteria, rows.variables)
-        entropies, tests, table = self._measure_and_test(rows, variables, estimated or rows)
+        variables = Columns(complete(criteria, rows.variables), self.memo)
+        entropies, tests, table = self._measure_and_test(rows, variables, estimated)
         shared = warn_shared_values(variables, entropies.alone, groups) if warn else ()
         measures = {
             c.name: measure(
@@ -434,17 +438,18 @@ class _Run:
         )
 
     def _measure_and_test(
-        self, rows: Sample, variables: dict[str, Vector], estimated: Sample
+        self, rows: Sample, variables: Columns, estimated: Sample | None
     ) -> tuple[Entropies, dict[str, TestResult], GroupTable]:
-        criteria = measurable(estimated.variables)
+        criteria, ranks = measurable(variables), rank_all(variables)
 
         def estimate() -> Entropies:
+            if estimated is None:
+                return estimate_entropies(criteria, variables, rows.groups, self.estimator)
             return estimate_entropies(
                 criteria, estimated.variables, estimated.groups, self.estimator, estimated.frequency
             )
 
         def test_and_tabulate() -> Any:
-            ranks = rank_all(variables)
             tests = exact_fairness_p_values(
                 criteria, variables, rows.groups, random_state=self.seed, ranks=ranks
             )

@@ -127,8 +127,12 @@ def summarize_groups(
     each row or cluster. `ranks` are those of the scores, where they are known already.
     """
     groups = rows.groups
+    ordered = Sample(groups, rows.scores, rows.target)
+    if groups.codes is not None and groups.cluster is None:
+        # NumPy sorts short integers in one pass over them.
+        ordered = ordered.take(np.argsort(groups.codes.astype(np.uint16), kind="stable"))
     with np.errstate(all="ignore"):  # scores beyond 1e154 have no variance, equal ones no slope
-        statistics = GroupStatistics(rows)
+        statistics = GroupStatistics(ordered)
         members = statistics.members
         columns: dict[str, list[Any]] = {
             "group": list(groups.label_names),

@@ -40,7 +40,9 @@ from ..data.groups import Groups
 from .dyadic import LEAST_ROWS, Plane, deepest, grow, screen
 from .estimation import RowLosses, refuse_many_variables
 from .ranks import (
+    EXACT_RANK_ROWS,
     Cells,
+    Columns,
     Levels,
     by_frequency,
     cut,
@@ -149,12 +151,14 @@ class Adaptive:
     ) -> dict[Condition, RowLosses]:
         names = sorted({name for condition in conditions for name in condition})
         data = prepare(groups)
-        columns = {name: variables[name] for name in names}
-        levels = {name: cut(column, data.weight) for name, column in columns.items()}
+        # Clusters change the scale of the weights from one grouping to the next.
+        known = variables if groups.cluster is None else None
+        columns = known if isinstance(known, Columns) else Columns(variables)
+        levels = {name: _cut_once(columns, name, data) for name in names}
         if len(names) == 2 and _correlation([*levels.values()], data.weight) < _FALLING:
             # A falling map tells what a rising one does, which is easier to see.
-            columns[names[1]] = -columns[names[1]]
-            levels[names[1]] = cut(columns[names[1]], data.weight)
+            columns = Columns({**columns, names[1]: -columns[names[1]]})
+            levels[names[1]] = _cut_once(columns, names[1], data)
         # Rows that share their score, or their target, as copies do are rows of one person.
         people = {
             name: place
@@ -198,7 +202,7 @@ class Adaptive:
         return replace(pooled, prior_bias=_prior_bias(rungs[0]))
 
     def _two(
-        self, names: Condition, variables: Mapping[str, Array], levels: Mapping[str, Levels],
+        self, names: Condition, columns: Columns, levels: Mapping[str, Levels],
         single: Mapping[str, Rung], data: Data,
     ) -> Rung:  # fmt: skip
         """The pool of two variables; a variable that adds nothing is best left out, so that either
@@ -211,18 +215,27 @@ class Adaptive:
         pair = levels[names[0]], levels[names[1]]
         alone = [single[name] for name in names]
         is_map = np.array_equal(pair[0].codes, pair[1].codes)
+
+        def residual_of(k: int) -> Array:
+            of, given = names[k], names[1 - k]
+            return columns.derive(
+                "residual", [of, given],
+                lambda: residual(levels[of], levels[given], data.weight), data.groups.weight,
+            )  # fmt: skip
+
         smooth, bias = [], alone[0].prior_bias
         best = _best(alone)
         if is_map:
             alone = alone[:1]
             best = alone[0].mean_outside - (_STEPS_GAIN - HANDICAP) / data.effective
         else:
-            cells, finer = _grids(pair, data)
+            cells, finer = _grids(pair, partial(residual_of, 0), data)
             smooth = Ladder(cells, names).climb(TEMPERATURE / data.effective)
             bias, best = _prior_bias(smooth[0]), min(best, _best(smooth))
         partitions = []
         if data.effective >= LEAST_ROWS and best > 0:
-            partitions = self._partitions(_planes(names, variables, pair, data), best, data)
+            planes = _planes(names, columns, pair, residual_of, data)
+            partitions = self._partitions(planes, best, data)
         if smooth and finer is not None:
             least = min(best, _best(partitions))
             smooth = self._refine(smooth, least, lambda: Ladder(finer(), names), data)
@@ -266,6 +279,14 @@ class Adaptive:
         return [grow(planes[j][1](), data) for j in order if looks[j] <= most]
 
 
+def _cut_once(columns: Columns, name: str, data: Data) -> Levels:
+    values = columns[name]
+    slots = columns.slots(name) if len(values) > EXACT_RANK_ROWS else None
+    return columns.derive(
+        "levels", [name], lambda: cut(values, data.weight, slots), data.groups.weight
+    )
+
+
 def _best(rungs: Sequence[Rung]) -> float:
     """The least leave-one-out loss."""
     return min((rung.mean_outside for rung in rungs), default=np.inf)
@@ -273,7 +294,7 @@ def _best(rungs: Sequence[Rung]) -> float:
 
 def _correlation(levels: Sequence[Levels], weight: Array) -> float:
     """Correlation of the normal scores of two variables."""
-    a, b = (level.score[level.codes] for level in levels)
+    a, b = (level.row_score for level in levels)
     size = float(weight @ a**2) * float(weight @ b**2)
     return float(weight @ (a * b)) / max(size, 1e-300) ** 0.5
 
@@ -339,26 +360,22 @@ def _grid_sizes(groups: Groups) -> list[int]:
     return [min(int(thin * _COARSE_BINS), bins), bins if fine else 0]
 
 
-def _grids(pair: Pair, data: Data) -> tuple[Cells, Callable[[], Cells] | None]:
+def _grids(
+    pair: Pair, residual: Callable[[], Array], data: Data
+) -> tuple[Cells, Callable[[], Cells] | None]:
     """Cells to weigh rungs on, and the finer ones to repeat the best on, if any."""
+
+    def gather(bins: int) -> Cells:
+        return gather_two(pair, residual, data.weight, data.groups, bins, data.folds)
+
     sizes = _grid_sizes(data.groups)
     if len(sizes) == 1:
-        return _gather(pair, data, sizes[0]), None
+        return gather(sizes[0]), None
     coarse, fine = sizes
     if fine == 2 * coarse:
-        cells = _gather(pair, data, fine)  # the coarse ones hold the same entries
+        cells = gather(fine)  # the coarse ones hold the same entries
         return (cells if cells.wider is None else cells.widen()), lambda: cells
-    return _gather(pair, data, coarse), partial(_gather, pair, data, fine)
-
-
-def _gather(pair: Pair, data: Data, bins: int) -> Cells:
-    """Cells of two variables, around the smoothed mean of the first at each level of the second."""
-    first, second = pair
-    center = None
-    if bins:
-        mass, mean = _level_means(first.score[first.codes], second, data.weight)
-        center = smooth(second.score, mean, mass)
-    return gather_two(pair, center, data.weight, data.groups, bins, data.folds)
+    return gather(coarse), partial(gather, fine)
 
 
 def _level_means(values: Array, level: Levels, weight: Array) -> tuple[Array, Array]:
@@ -383,11 +400,10 @@ def _lines(name: str, level: Levels) -> list[tuple[Plane, Callable[[], Plane]]]:
 
 
 def _planes(
-    names: Condition, variables: Mapping[str, Array], pair: Pair, data: Data
+    names: Condition, columns: Columns, pair: Pair, residual_of: Callable[[int], Array], data: Data
 ) -> list[tuple[Plane, Callable[[], Plane]]]:
     """Planes to look at first, each with the finer one to be used where it shows something."""
     s, y = pair
-    values = [variables[name] for name in names]
     words = [word_for(name) for name in names]
     both, weight = f"partitions of {words[0]} and {words[1]}", data.weight
     most = deepest(data.effective, data.groups.n_groups)
@@ -404,8 +420,10 @@ def _planes(
         if isinstance(second, Levels):
             planes.append((make(second, look), partial(make, second, fine)))
         else:  # a derived coordinate, which takes long to cut
-            roughly = make(cut_roughly(second, weight), look)
-            planes.append((roughly, lambda: make(cut(second, weight), fine)))
+            roughly = columns.derive(
+                name, names, lambda: cut_roughly(second, weight), data.groups.weight
+            )
+            planes.append((make(roughly, look), lambda: make(cut(second, weight), fine)))
 
     add(both, s, y)
     if most > 5:
@@ -420,11 +438,11 @@ def _planes(
     if all(v.distinct == len(v.rank) <= few for v in (s, y)):
         apart: Array = (s.codes - y.codes).astype(np.float64)
     else:
-        apart = standardized(values[0], weight) - standardized(values[1], weight)
+        one, other = (standardized(columns[name], weight) for name in names)
+        apart = one - other
     add(f"partitions along {words[0]} = {words[1]}", y, apart)
-    for given, other in ((1, 0), (0, 1)):
-        name = f"partitions of {words[given]} and residual {words[other]}"
-        add(name, pair[given], residual(pair[other], pair[given], weight))
+    for given, of in ((1, 0), (0, 1)):
+        add(f"partitions of {words[given]} and residual {words[of]}", pair[given], residual_of(of))
     return planes
 
 
@@ -438,9 +456,8 @@ def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, i
 def residual(level: Levels, given: Levels, weight: Array) -> Array:
     """A function of (t, z) that increases in t at every z, and of which z tells little: the normal
     score of t less its smooth regression on that of z."""
-    score = level.score[level.codes]
-    mass, mean = _level_means(score, given, weight)
-    return score - smooth(given.score, mean, mass)[given.codes]
+    mass, mean = _level_means(level.row_score, given, weight)
+    return level.row_score - smooth(given.score, mean, mass)[given.codes]
 
 
 def standardized(values: Array, weight: Array) -> Array:

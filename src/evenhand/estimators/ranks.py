@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from .._core.threads import n_threads
 from ..data.groups import Groups
 
 Index = NDArray[np.intp]
+T = TypeVar("T")
 
 # A cell of the conditioning variable holds about this many rows, until there are MAX_CELLS. The
 # error of treating its rows as alike falls with the square of the number of cells, so it vanishes
@@ -49,6 +50,30 @@ _MAX_ATOMS = 25
 _MAX_LIST, _LEAST_RARE = 100, 10
 
 
+class Columns(dict[str, Array]):
+    """Columns of rows by name, with what was derived from them: each is sorted and cut once.
+
+    `memo` may be that of other columns, some of which are the same arrays. It keeps these, so that
+    their addresses stay theirs.
+    """
+
+    def __init__(self, columns: Mapping[str, Array], memo: dict[Any, Any] | None = None) -> None:
+        super().__init__(columns)
+        self.memo = {} if memo is None else memo
+
+    def derive(self, what: str, names: Sequence[str], make: Callable[[], T], *more: Any) -> T:
+        """What is made of some columns, and of further arrays."""
+        arrays = (*(self[name] for name in names), *more)
+        key = (what, *map(id, arrays))
+        if key not in self.memo:
+            self.memo[key] = make(), arrays
+        return self.memo[key][0]
+
+    def slots(self, name: str) -> Any:
+        """Slots between quantiles of a column."""
+        return self.derive("slots", [name], lambda: quantile_slots(self[name]))
+
+
 class RankedRows(NamedTuple):
     """Ranks and normal scores of rows, and how many values the variable takes."""
 
@@ -64,10 +89,10 @@ class Ranks:
     normal: Array
     n_atoms: int
 
-    def __init__(self, values: Array) -> None:
+    def __init__(self, values: Array, slots: Any = None) -> None:
         self.n = len(values)
         if self.n > EXACT_RANK_ROWS:
-            self._by_slots(values)
+            self._by_slots(values, slots or quantile_slots(values))
             return
         from ..kernels.ranks import mid_rank_levels
 
@@ -78,7 +103,7 @@ class Ranks:
         self._points = np.empty(self.n_atoms)
         self._points[self._atom[order]] = values[order]
 
-    def _by_slots(self, values: Array) -> None:
+    def _by_slots(self, values: Array, slots: Any) -> None:
         """Ranks without ordering rows: exact at common values, interpolated between quantiles.
 
         Off by about 1e-5 of the rows, which moves no conclusion; NumPy sorts values alone several
@@ -86,7 +111,7 @@ class Ranks:
         """
         from ..kernels.ranks import slot_ranks
 
-        quantiles, edges, slot, counts, low, high = quantile_slots(values)
+        quantiles, edges, slot, counts, low, high = slots
         self._values, self._slot, self._counts, self._quantiles = values, slot, counts, quantiles
         above = np.cumsum(counts) / self.n
         below = above - counts / self.n
@@ -156,10 +181,18 @@ class Ranks:
 
 def rank_all(variables: Mapping[str, Array]) -> dict[str, Ranks]:
     """Ranks of several variables; many rows on several threads, as the kernels allow."""
-    columns = {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in variables.items()}
+    columns = variables
+    if not isinstance(columns, Columns):
+        flat = {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in variables.items()}
+        columns = Columns(flat)
     large = any(len(column) > EXACT_RANK_ROWS for column in columns.values())
+
+    def rank(name: str) -> Ranks:
+        slots = columns.slots(name) if large else None
+        return columns.derive("ranks", [name], lambda: Ranks(columns[name], slots))
+
     with ThreadPoolExecutor(n_threads() if large else 1) as pool:
-        ranks = list((pool.map if large else map)(Ranks, columns.values()))
+        ranks = list((pool.map if large else map)(rank, columns))
     return dict(zip(columns, ranks, strict=True))
 
 
@@ -289,6 +322,11 @@ class Levels:
     distinct: int | None
     rows: Index
 
+    @cached_property
+    def row_score(self) -> Array:
+        """Normal score of each row, (n,)."""
+        return self.score[self.codes]
+
     @property
     def is_list(self) -> bool:
         """Whether the variable takes few values, of which many are no point masses."""
@@ -390,8 +428,8 @@ def label_of(target: Array) -> Index:
     return np.where(target.max(axis=1) == 1.0, target.argmax(axis=1), -1)
 
 
-def cut(values: Array, weight: Array) -> Levels:
-    """Cut a variable into levels and find its point masses."""
+def cut(values: Array, weight: Array, slots: Any = None) -> Levels:
+    """Cut a variable into levels and find its point masses; `slots` if they are known."""
     from ..kernels.ranks import mid_rank_levels
 
     values = np.ascontiguousarray(values, dtype=np.float64)
@@ -400,7 +438,7 @@ def cut(values: Array, weight: Array) -> Levels:
     least = total / _LEVELS if len(values) > LEVEL_ROWS else 0.0
     if len(values) > EXACT_RANK_ROWS:
         # Slots between quantiles, and common values, stand for the values themselves.
-        quantiles, _, slot, counts, *_ = quantile_slots(values)
+        quantiles, _, slot, counts, *_ = slots or quantile_slots(values)
         used = np.flatnonzero(counts)
         place = np.arange(len(used))
         amount = np.bincount(slot, weight, len(counts))[used]
@@ -493,15 +531,15 @@ def gather_one(level: Levels, weight: Array, groups: Groups, folds: Index | None
 
 
 def gather_two(
-    levels: tuple[Levels, Levels], center: Array | None, weight: Array, groups: Groups, bins: int,
-    folds: Index | None = None,
+    levels: tuple[Levels, Levels], residual: Callable[[], Array] | None, weight: Array,
+    groups: Groups, bins: int, folds: Index | None = None,
 ) -> Cells:  # fmt: skip
     """Cells of two variables: rows themselves for `bins` = 0, else a grid of `bins` a side.
 
     Discrete data with no more pairs of levels than the grid has cells are kept as they are. The
-    grid has bins of the second variable by bins of the residual of the first around `center`,
-    its smoothed mean at each level of the second: where the two go together closely, a grid along
-    the axes would blur the residual. Point masses and listed values have bins of their own.
+    grid has bins of the second variable by bins of the residual of the first around its smoothed
+    mean at each level of the second: where the two go together closely, a grid along the axes would
+    blur the residual. Point masses and listed values have bins of their own.
     """
     first, second = levels
     if not bins:
@@ -511,11 +549,13 @@ def gather_two(
         cell, used = renumber(first.codes * len(second.rank) + second.codes, pairs)
         if len(used) <= bins * bins:
             return _collect(cell, levels, weight, groups, folds)
-    assert center is not None
+    assert residual is not None
     column, width = first.codes, len(first.rank)
     if not first.is_list:
-        rest, own = first.score[first.codes] - center[second.codes], first.atom[first.codes]
-        column = np.where(own >= 0, bins + own, _rank_bins(rest, weight, bins))
+        column = _rank_bins(residual(), weight, bins)
+        if first.atom.max() >= 0:
+            own = first.atom[first.codes]
+            column = np.where(own >= 0, bins + own, column)
         width = bins + int(first.atom.max()) + 1
     row = np.arange(len(second.rank))
     if not second.is_list:
@@ -542,10 +582,13 @@ def _bins(rank: Array, bins: int) -> Index:
     return np.minimum((0.5 * (rank + width) * bins).astype(np.intp), bins - 1)
 
 
-def renumber(key: Index, size: int) -> tuple[Index, Index]:
-    """Keys below `size` numbered by those that occur, and the ones that do."""
-    used = np.flatnonzero(np.bincount(key, minlength=size))
-    number = np.zeros(size, dtype=np.intp)
+def renumber(key: Index, size: int | Array) -> tuple[Index, Index]:
+    """Keys below `size`, or with these counts, numbered by those that occur; the ones that do."""
+    counts = np.bincount(key, minlength=size) if isinstance(size, int) else size
+    used = np.flatnonzero(counts)
+    if len(used) == len(counts):
+        return key, used
+    number = np.zeros(len(counts), dtype=np.intp)
     number[used] = np.arange(len(used))
     return number[key], used
 
@@ -580,7 +623,7 @@ def _collect(
     if blurred:
         mass = sums(cell, weight, c)
         safe = np.where(mass > 0, mass, 1.0)
-        coordinates = tuple(sums(cell, weight * v.score[v.codes], c) / safe for v in levels)
+        coordinates = tuple(sums(cell, weight * v.row_score, c) / safe for v in levels)
     return Cells(
         coordinates=coordinates,
         atoms=tuple(v.atom[i] for v, i in zip(levels, at, strict=True)),
@@ -604,7 +647,7 @@ def _entries(
         key = cell * k + groups.codes
         counts = sums(key, weight, c * k).reshape(c, k)
         if folds is None:
-            row_entry, used = renumber(key, c * k)
+            row_entry, used = renumber(key, counts.ravel() if weight.min() > 0 else c * k)
         else:
             many = int(folds.max()) + 1
             used, row_entry = np.unique(key * many + folds, return_inverse=True)
@@ -615,7 +658,10 @@ def _entries(
         counts = np.stack([sums(cell, weight * p, c) for p in target.T], axis=1)
         averaged = averages_memberships(groups, folds)
         row_entry, place = (cell, np.arange(c)) if averaged else (np.arange(len(cell)), cell)
-    own = sums(row_entry, weight, len(place))
+    if groups.codes is not None and folds is None:
+        own = counts.ravel()[used]
+    else:
+        own = sums(row_entry, weight, len(place))
     safe = np.where(own > 0, own, 1.0)
     alike = groups.codes is not None and groups.weight is None
     single = own / safe if alike else sums(row_entry, weight**2, len(place)) / safe

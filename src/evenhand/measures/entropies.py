@@ -20,6 +20,7 @@ from .._core.validation import InputError
 from ..data.criteria import NOTHING, Condition, Criterion, complete
 from ..data.groups import Groups
 from ..estimators.estimation import EntropyEstimator, RowLosses
+from ..estimators.ranks import Columns
 from .effective import independent_rows
 
 # Smallest normalized value. Chance takes an estimate slightly below zero; what is further below is
@@ -223,9 +224,10 @@ def estimate_entropies(
         for condition in (criterion.given, criterion.joint):
             if condition != NOTHING and condition not in needed:
                 needed.append(condition)
-    used = {name for criterion in criteria for name in ("s", *criterion.needs)}
-    known = {name: groups.take_known(variables[name]) for name in variables if name in used}
-    variables = complete(criteria, known)
+    if not isinstance(variables, Columns):  # which are complete
+        used = {name for criterion in criteria for name in ("s", *criterion.needs)}
+        known = {name: groups.take_known(variables[name]) for name in variables if name in used}
+        variables = complete(criteria, known)
     # A constant column tells nothing: leave it out, so that constant scores are exactly fair.
     varying = {name for name, column in variables.items() if column.min() < column.max()}
     reduced = {c: tuple(name for name in c if name in varying) for c in needed}

@@ -27,6 +27,7 @@ from ..data.groups import Groups
 from ..data.weights import refuse_few_weighted, renumber
 from ..estimators.ranks import (
     EXACT_RANK_ROWS,
+    Columns,
     RankedRows,
     Ranks,
     conditional_rank,
@@ -213,7 +214,8 @@ def exact_fairness_p_values(
     rng = np.random.default_rng(0 if random_state is None else random_state)
     wanted = [get_criterion(criterion) for criterion in criteria]
     names = list(dict.fromkeys(name for criterion in wanted for name in criterion.joint))
-    variables = complete(wanted, variables)
+    if not isinstance(variables, Columns):  # which are complete
+        variables = complete(wanted, variables)
     streams = _streams(wanted, rng)
     rows, members = _usable(groups)
     weight, cluster = groups.weight, groups.cluster
@@ -224,13 +226,17 @@ def exact_fairness_p_values(
         equal = weight.max() - weight.min() <= 1e-12 * weight.max()
         weight = None if equal else weight / weight.mean()
 
-    values = {k: variables[k] if rows is None else variables[k][rows] for k in names}
+    if rows is not None:
+        variables = {k: variables[k][rows] for k in names}
+    elif not isinstance(variables, Columns):
+        variables = {k: variables[k] for k in names}
+    columns = variables if isinstance(variables, Columns) else Columns(variables)
     if ranks is None or rows is not None:
-        ranks = rank_all(values)
+        ranks = rank_all(columns)
     attribute = None
     if groups.measured is not None:
         attribute = Ranks(groups.measured if rows is None else groups.measured[rows])
-    data = _Data(ranks, values, members, weight, cluster, attribute)
+    data = _Data(ranks, columns, members, weight, cluster, attribute)
 
     def test(criterion: Criterion) -> TestResult:
         return _test(criterion, data, streams[criterion.name])
@@ -299,7 +305,7 @@ class _Data:
     """
 
     ranks: Mapping[str, Ranks]
-    values: Mapping[str, Array]
+    values: Columns
     members: Members
     weight: Array | None
     cluster: Rows | None
@@ -316,7 +322,7 @@ class _Data:
 
     def take(self, rows: Rows) -> _Data:
         """Some of the rows, as independent ones without weights."""
-        values = {name: column[rows] for name, column in self.values.items()}
+        values = Columns({name: column[rows] for name, column in self.values.items()})
         return _Data(rank_all(values), values, self.members.take(rows), None, None)
 
 
@@ -344,7 +350,7 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
         )
     if data.ranks[tested].n_atoms < 2:
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
-    setting = _setting(criterion, tested, data)
+    setting = _set_once(criterion, tested, data)
     if setting is None:
         (given,) = criterion.given
         what = f"{tested} or the attribute" if data.members.measured else tested
@@ -400,6 +406,16 @@ def _members(data: _Data, given: Ranks | None = None, merged: int = 1) -> Member
         return None
     functions = [eval_legendre(k, 2.0 * rank - 1.0) for k in (1, 2, 3)]
     return replace(data.members, soft=np.column_stack(functions))
+
+
+def _set_once(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
+    """The setting, which other groups of the same rows have, too."""
+    if data.attribute is not None:
+        return _setting(criterion, tested, data)
+    setting = data.values.derive(
+        criterion.name, criterion.joint, lambda: _setting(criterion, tested, data), data.cluster
+    )
+    return None if setting is None else replace(setting, members=data.members)
 
 
 def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
