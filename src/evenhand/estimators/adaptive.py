@@ -241,7 +241,7 @@ class Adaptive:
             smooth = self._refine(smooth, least, lambda: Ladder(finer(), names), data)
         rungs = [*smooth, *partitions, *alone]
         if smooth:
-            rungs += _unranked(names, variables, min(rungs, key=lambda r: r.mean_outside), data)
+            rungs += _unranked(names, columns, min(rungs, key=lambda r: r.mean_outside), data)
         if len(rungs) == 1:
             return rungs[0]
         return replace(combine(rungs, data), prior_bias=bias)
