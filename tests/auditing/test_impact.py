@@ -268,9 +268,17 @@ def test_nobody_above_the_cutoff_still_has_an_interval():
     assert one.value == one.low == 0.0
     assert 0.5 < one.high < 4
     assert 0.05 < one.p_value < 0.3
-    odds = table(None, -s, a, cutoffs=[0.0], at=(), favorable="low").get("odds_ratio", "q")
-    assert math.isnan(odds.value)
-    assert 0 < odds.low < 1 < odds.high
+
+
+@pytest.mark.parametrize("cutoff", [-9.0, 9.0])
+@pytest.mark.parametrize("statistic", ["impact_ratio", "odds_ratio"])
+def test_a_cutoff_that_everybody_passes_tells_nothing(cutoff, statistic):
+    _, s, a = people()
+    beyond = s.mean() + cutoff * np.ptp(s)
+    assert not table(None, s, a, cutoffs=[beyond], at=()).get(statistic, "black").defined
+    limits = eh.Tolerance(**{statistic: (0.8, 1.25)}, favorable="high", at=(), cutoffs=[beyond])
+    audit = eh.audit(None, s, sensitive_features=a, estimator="logistic")
+    assert audit.verdict(limits).outcome == "not enough data"
 
 
 def test_a_ratio_of_negative_means_is_not_defined():

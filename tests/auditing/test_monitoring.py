@@ -134,7 +134,7 @@ def test_means_of_the_same_people_are_no_surer_than_one_of_them():
     value = eh.monitor(frame, **names).looks["independence"][0].value
     limits = {"independence": 0.5 * value}
     assert eh.monitor(frame, limits=limits, **names).state == "above the limit"
-    assert eh.monitor(frame, limits=limits, cluster="who", **names).state == "no change seen"
+    assert eh.monitor(frame, limits=limits, cluster="who", **names).state == "not enough data"
 
 
 def test_limits():

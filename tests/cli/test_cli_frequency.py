@@ -43,9 +43,13 @@ def _json(*arguments):
 def test_audit_and_compare(files):
     basic = ["-y", "y", "-s", "s", "-a", "race", "--estimator", "logistic"]
     counted = _json("audit", files / "table.csv", *basic, "--frequency", "people")
+    assert counted["remarks"][0] == "Rows count by the frequencies 'people'."
+    counted["remarks"] = []
     assert counted == _json("audit", files / "rows.csv", *basic)
     both = [*basic, "-s", "t"]
     counted = _json("compare", files / "table.csv", *both, "--frequency", "people")
+    for audit in counted["audits"].values():
+        audit["remarks"] = []
     assert counted == _json("compare", files / "rows.csv", *both)
 
 

@@ -100,7 +100,9 @@ def test_every_engine_sees_what_rows_in_memory_say(name, frame, files, expected,
     table = TABLES[name](frame, files, request)
     table, engine = table if isinstance(table, tuple) else (table, None)
     found = eh.monitor(table, engine=engine, **NAMES, criteria=["independence", "separation"])
-    assert found.notes == ("No rows in 2024-05: left out.",)
+    assert found.notes == expected.notes
+    assert found.notes[-1] == "No rows in 2024-05: left out."
+    assert found.notes[0] == "Rows count by the sample weights 'weight'."
     assert found.total.n == expected.total.n
     assert found.total.n_unknown == expected.total.n_unknown > 0
     for criterion, looks in expected.looks.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -299,14 +300,36 @@ _COUNTED = {"sample_weight": "the sample weights", "frequency": "the frequencies
 
 def _beside_plain(audits: dict[str, Audit], given: dict[str, Any]) -> dict[str, Audit]:
     """Audits that know what they would be without weights and frequencies, for a verdict."""
-    counted, n_absent = [], 0
-    for key, words in _COUNTED.items():
+    counted, n_absent = {}, 0
+    for key in _COUNTED:
         values = None if np.ndim(given[key]) == 0 else check_column(given[key], key)
         if values is not None and (values != values[0]).any():
             native = read_native(given[key], key)
-            name = getattr(native, "name", None) or next(iter(getattr(native, "columns", [])), None)
-            counted.append(words if name is None else f"{words} {str(name)!r}")
+            counted[key] = (
+                getattr(native, "name", None) or next(iter(getattr(native, "columns", [])), None)
+                or ""
+            )  # fmt: skip
             n_absent += int(np.count_nonzero(values == 0)) if key == "frequency" else 0
+    return beside_plain(
+        {name: replace(a, n_weightless=a.n_weightless + n_absent) for name, a in audits.items()},
+        counted, lambda: audit(**{**given, **dict.fromkeys(_COUNTED)}),
+    )  # fmt: skip
+
+
+def counted_by(names: Mapping[str, str | None]) -> tuple[str, ...]:
+    """What rows count by, in words, by the names of columns."""
+    return tuple(
+        f"{_COUNTED[key]} {str(name)!r}" if name else _COUNTED[key]
+        for key, name in names.items()
+        if name is not None
+    )
+
+
+def beside_plain(
+    audits: dict[str, Audit], names: Mapping[str, str | None], again: Callable[[], Any]
+) -> dict[str, Audit]:
+    """Audits that know what they would be without weights and frequencies, by `again`."""
+    counted = counted_by(names)
     if not counted:
         return audits
 
@@ -314,19 +337,16 @@ def _beside_plain(audits: dict[str, Audit], given: dict[str, Any]) -> dict[str, 
     def audit_plainly() -> Audit | AuditSet:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return audit(**{**given, **dict.fromkeys(_COUNTED)})
+            return again()
 
     def find(name: str) -> Audit:
         plain = audit_plainly()
         return plain if isinstance(plain, Audit) else plain[name]
 
     return {
-        name: replace(
-            one, counted_by=tuple(counted), n_weightless=one.n_weightless + n_absent,
-            _unweighted=partial(find, name),
-        )
+        name: replace(one, counted_by=counted, _unweighted=partial(find, name))
         for name, one in audits.items()
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)
@@ -483,7 +503,8 @@ class _Run:
                 at = np.array([levels.index(label[j]) for label in cells.labels])
                 parts[attribute] = audit(levels, at, attribute, warn=False)
         each = np.arange(len(cells.labels))
-        return audit(rows.groups.labels, each, rows.groups.name, attributes=parts, crossed=several)
+        whole = audit(rows.groups.labels, each, rows.groups.name, attributes=parts, crossed=several)
+        return replace(whole, counted_by=("the weights of the cells",) if cells.weighted else ())
 
     def _extras(self, rows: Sample, reference: Any, warn: bool, counted: bool) -> dict[str, Any]:
         """What proxies, prices and controls ask for besides."""

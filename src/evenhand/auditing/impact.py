@@ -180,6 +180,8 @@ def contrasts(
         # A group of one row has no variance to be known by, nor has what is compared with it.
         bad = np.isnan(np.einsum("jkjk->k", sigma))
         lost = bad | (bad[ref] & other.any())
+        if statistic in AT_CUTOFF and shown[0, 0] in (0.0, 1.0):
+            lost = lost | (shown[0] == shown[0, 0]).all()  # everybody is on one side
         covariance[lost] = covariance[:, lost] = np.nan
         own, other = np.nan_to_num(own), np.nan_to_num(other)
         skewness = tail = np.zeros(K)

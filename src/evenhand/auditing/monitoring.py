@@ -173,6 +173,10 @@ class Monitor(Paged):
     detectable : dict of criterion → float
         The smallest rise that would have raised an alarm at the last look; infinite where none
         would have.
+    possible : dict of criterion → float
+        The largest mean since the last change that the data leave possible, at `level`; a limit
+        below it is not shown to be met. With a share u of unknown groups it is (1 − u)·v + u.
+    estimator : str
 
     See Also
     --------
@@ -210,6 +214,8 @@ class Monitor(Paged):
     notes: tuple[str, ...] = ()
     parts: dict[str, dict[str, tuple[Look, ...]]] = field(default_factory=dict, repr=False)
     detectable: dict[str, float] = field(default_factory=dict)
+    possible: dict[str, float] = field(default_factory=dict)
+    estimator: str = "auto"
 
     @property
     def periods(self) -> tuple[str, ...]:
@@ -218,13 +224,15 @@ class Monitor(Paged):
     @property
     def state(self) -> str:
         """ "changed" or "above the limit" if an alarm was raised at any look, else "no change
-        seen", or "not enough data" if fewer than two periods could be measured."""
+        seen", or "not enough data" if fewer than two periods could be measured, or a limit is not
+        shown to be met."""
         kinds = {alarm.kind for alarm in self.alarms}
         for kind in (ABOVE, CHANGED):
             if kind in kinds:
                 return kind
         measured = [sum(not math.isnan(x.value) for x in looks) for looks in self.looks.values()]
-        return STEADY if min(measured) >= 2 else OPEN
+        met = all(self.possible[name] <= limit for name, limit in self.limits.items())
+        return STEADY if min(measured) >= 2 and met else OPEN
 
     @property
     def judged(self) -> str:
@@ -410,7 +418,8 @@ def judge(
     band = level / len(watched)
     looks: dict[str, dict[str, tuple[Look, ...]]] = {about: {} for about in parts}
     alarms: list[Alarm] = []
-    detectable = {}
+    detectable, possible = {}, {}
+    unknown = total.n_unknown / max(total.n + total.n_unknown, 1)
     for criterion in watched:
         name, limit = criterion.name, asked.get(criterion.name)
         own = band / len(parts) / (1 if limit is None else 2)
@@ -423,11 +432,16 @@ def judge(
                 alarms += _above(names, one, limit, own, (name, about))
             if not about:
                 detectable[name] = _smallest_rise(one, since, own)
+                upper = one.mean(since).high(level) if since else 1.0
+                possible[name] = (1.0 - unknown) * upper + unknown
+            elif since:  # of a part the estimate: only the worst of them has to stand out
+                possible[name] = max(possible[name], one.mean(since).value)
     alarms.sort(key=lambda alarm: names.index(alarm.at))
     return Monitor(
         looks=looks.pop(""), alarms=tuple(alarms), total=total, limits=asked, level=level,
         sensitive_name=total.sensitive_name, notes=tuple(notes), parts=looks,
-        detectable=detectable,
+        detectable=detectable, possible=possible,
+        estimator=estimator if isinstance(estimator, str) else type(estimator).__name__,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from .._core.files import write_text
 from .._core.frames import json_safe, to_frame
 from .._core.views import Shown, view
 from ..data.criteria import get_criterion
+from ..data.labels import doubtful_labels
 from ..measures.measures import Difference, Measure, measure_columns
 from .by_group import ByGroup, metric_by_group
 from .conditional import Conditional
@@ -142,8 +143,10 @@ class Audit(Shown):
             out.append(f"Rows count by {self.counted}.")
         if self.n_weightless:
             out.append(f"{self.n_weightless:,} rows of weight zero are left out.")
+        if self.pricing is not None and self.pricing.has_exposure:
+            out.append("Numbers of groups count units of exposure, not rows.")
         for part in self.attributes.values() or [self]:
-            out += _doubtful_labels(part.labels)
+            out += doubtful_labels(part.labels)
         return (*out, *self.shared)
 
     @property
@@ -322,7 +325,7 @@ class Audit(Shown):
                 name: {"group": w.group, "n_compared": w.n_compared, **w.measure.to_dict()}
                 for name, w in self.one_against_rest.items()
             },
-            "n_negative": self.n_negative, "groups": self._groups.columns,
+            "remarks": self.remarks, "n_negative": self.n_negative, "groups": self._groups.columns,
             "disparities": self.disparities, "imputation": self.imputation,
         }  # fmt: skip
         held |= {
@@ -371,26 +374,6 @@ class Audit(Shown):
         """
         page = _page({"": self}, self, tolerance, favorable, about=about, drivers=drivers)
         return write_text(path, page, force)
-
-
-# Text that often stands for a missing value.
-_LIKE_MISSING = ("na", "n/a", "nan", "none", "null", "unknown", "missing", "?", "-", "")
-
-
-def _doubtful_labels(labels: Sequence[str]) -> Iterator[str]:
-    """Sentences on labels that are likely the same, or likely no group."""
-    alike: dict[str, list[str]] = {}
-    for label in labels:
-        alike.setdefault(" ".join(label.split()).casefold(), []).append(repr(label))
-    for key, several in alike.items():
-        if len(several) > 1:
-            listed = f"{', '.join(several[:-1])} and {several[-1]}"
-            yield f"The labels {listed} are likely the same group, but count as different ones."
-        if key in _LIKE_MISSING:
-            yield (
-                f"{several[0]} is taken for a group; make it missing if it stands for people whose "
-                "group is not known."
-            )
 
 
 @dataclass(frozen=True)

@@ -324,6 +324,8 @@ def _range(name: str, value: Any) -> tuple[float, float]:
                 hint="no data can show that a criterion holds exactly; 0.01 is a small violation.",
             )  # fmt: skip
         return 0.0, limit
+    if name == "kolmogorov_smirnov" and as_number(value) >= 1.0:
+        raise InputError(name, "be below 1, which no distance exceeds", repr(value))
     if name in _LARGEST + _ABSOLUTE and as_number(value) > 0.0:
         value = (None if name in _LARGEST else -value, value)
     listed = isinstance(value, list | tuple | np.ndarray)

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 def check_limits(audits: Mapping[str, Audit], rules: group.Judging) -> list[dict[str, Any]]:
     """One entry per limit, audit and part of it: a crossing must not hide what it is made of.
 
-    A limit that is met by data that cannot carry a pass is "not enough data", as in a verdict.
+    A limit that is met by data that cannot carry a pass is "not enough data", as in a verdict, and
+    what would be without weights and frequencies stands beside it.
     """
     from ..auditing.tolerance import Tolerance
     from ..auditing.verdict import HOLDS, ClauseResult, information_parts, withhold
@@ -51,25 +52,39 @@ def check_limits(audits: Mapping[str, Audit], rules: group.Judging) -> list[dict
     for (name, criterion), part, m, _ in information_parts(audits, rules.limits):
         limit, by = rules.limits[criterion], rules.judge_by
         value = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}[by]
-        outcome, why = "pass" if value <= limit else "fail", ""
+        why = ""
         if not m.defined:
-            outcome, why = "not enough data", "there is nothing to measure"
-        elif by == "upper" and m.unsized:
+            why = "there is nothing to measure"
+        elif value <= limit and m.unsized:
             why = "a test finds a difference that the estimate is too coarse to size"
-            outcome = "not enough data"
-        elif outcome == "pass":
+        elif value <= limit and m.interval[1] >= 1.0:
+            why = "the value may be anything from 0 to 1"
+        elif value <= limit:
             clause = ClauseResult(
                 criterion, part or "", (0.0, limit), value=value, interval=(value, value),
                 judged=HOLDS,
             )  # fmt: skip
             limits: dict[str, Any] = {criterion: limit}
             why = withhold(audits[name], clause, Tolerance(**limits)).note
-            outcome = "not enough data" if why else outcome
+        outcome = "not enough data" if why else "pass" if value <= limit else "fail"
         checks.append({
             "audit": name, "part": part, "criterion": criterion, "limit": limit, "judged_by": by,
             "judged": value, "passed": outcome == "pass", "outcome": outcome, "note": why,
+            "unweighted": _unweighted(audits[name], criterion, rules),
         })  # fmt: skip
     return checks
+
+
+def _unweighted(audit: Audit, criterion: str, rules: group.Judging) -> str:
+    """The outcome of a limit without weights and frequencies; "" where there are none."""
+    if audit._unweighted is None:
+        return ""
+    alone = replace(rules, limits={criterion: rules.limits[criterion]})
+    try:
+        outcomes = {check["outcome"] for check in check_limits({"": audit._unweighted()}, alone)}
+    except ValueError:  # such as too few rows, where each stands for many people
+        return "not enough data"
+    return next(word for word in ("fail", "not enough data", "pass") if word in outcomes)
 
 
 def audits_of(result: Audit | AuditSet) -> dict[str, Audit]:
@@ -142,6 +157,11 @@ def _conclude(
     else:
         for name, verdict in verdicts.items():
             show_verdict(verdict, name)
+        for check in checks:
+            if check["unweighted"] not in ("", check["outcome"]):
+                say(
+                    f"Without weights and frequencies: {check['unweighted']}. {_check_words(check)}"
+                )
         show()
         for groups in compared.values():
             show_result(groups)
@@ -250,6 +270,13 @@ def read_rules(judging: group.Judging, has_target: bool) -> group.Judging:
         given = read_cutoffs([as_number(text, text) for text in judging.at])
         cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
     limits = parse_limits("--fail-above", judging.fail_above, has_target)
+    agreed = {} if tolerance is None else dict(tolerance.clauses)
+    for name, limit in limits.items():
+        if name in agreed and agreed[name][1] != limit:
+            raise TableError(
+                f"--fail-above allows {limit:g} of {name}, and {file} {agreed[name][1]:g}. Hint: "
+                "keep the limit that was agreed on."
+            )
     return replace(
         judging, rule=tolerance, favorable=favorable, reference=reference or "largest",
         cutoffs=cutoffs, limits=limits,

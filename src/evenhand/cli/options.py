@@ -247,18 +247,23 @@ class CellColumns(CountedColumns):
 # What is done with them.
 
 
-class About(Group):
-    """What a report is about."""
+class Stated(Group):
+    """What a report is about; its periods are those that are watched."""
 
     title: str | None = option("Heading of the report.")
     owner: str | None = option("Who is responsible for the score; for the report.")
     purpose: str | None = option("What the score decides; for the report.")
     model_name: str | None = option("The model and its version; for the report.")
-    period: str | None = option("When the data were collected; for the report.")
     unit: str | None = option("Currency or unit of the score; for the report.")
     held_out: str | None = option("Whether these rows were held out from training; for the report.")
     limits_by: str | None = option("Who set the limits, and when; for the report.")
     note: str | None = option("Anything else a reader should know; for the report.")
+
+
+class About(Stated):
+    """What a report is about."""
+
+    period: str | None = option("When the data were collected; for the report.")
 
 
 class Seeded(Group):

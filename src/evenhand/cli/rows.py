@@ -131,9 +131,19 @@ class TableRows:
 
     def audit(self, scores: Any, measuring: Measuring, pricing: Pricing, **more: Any) -> Any:
         """An audit of one score, or of several by name."""
-        from ..auditing.audits import audit
+        from ..auditing.audits import audit, counted_by
 
-        return audit(self.y, scores, **self.given, **self._how(measuring, pricing), **more)
+        how = {**self.given, **self._how(measuring, pricing)}
+        result = audit(self.y, scores, **how, **more)
+        named = {"sample_weight": self.named.weight, "frequency": self.named.frequency}
+        words = counted_by(named)
+
+        def with_names(one: Any) -> Any:
+            return replace(one, counted_by=words) if one.counted_by else one
+
+        if not isinstance(result, Mapping):
+            return with_names(result)
+        return replace(result, audits={name: with_names(one) for name, one in result.items()})
 
     def alternatives(self, measuring: Measuring, pricing: Pricing, limits: Limits) -> Any:
         """A record of all scores, as alternatives to one another."""
@@ -302,7 +312,9 @@ def _matched(first: TableRows, path: Path) -> Vector:
     columns = [source.resolve(prediction, "--prediction")]
     columns += [source.resolve(key, "--id")] if key else []
     columns += [target] if target in source.names and target is not None else []
-    table = read_table(source, columns)
+    labels = [name for name in named.sensitive if name in source.names]
+    text = [name for name in labels if name not in columns and name not in parse_bands(named)]
+    table = read_table(source, [*columns, *labels], text=text, missing=named.missing)
     scores = numbers(table, prediction, path, "prediction")
     gaps = np.isnan(scores)
     if gaps.any() and not named.drop_missing:
@@ -317,6 +329,13 @@ def _matched(first: TableRows, path: Path) -> Vector:
             "same rows. Hint: match them by a column with --id."
         )
     order = np.arange(n) if key is None else _order(first.table, table, key, path)
+    for name in labels:
+        mine, theirs = (t.column(name).to_pylist() for t in (first.table, table))
+        if any(mine[k] != theirs[row] for k, row in enumerate(order)):
+            raise TableError(
+                f"The groups {quote(name)} in {str(path)!r} are not those of the first file, so "
+                "the rows differ. Hint: if only their order does, match them by a column with --id."
+            )
     if target in table.column_names and first.y is not None and target is not None:
         theirs = numbers(table, target, path, "target")[order]
         if not np.allclose(theirs, first.y, rtol=1e-6, atol=0, equal_nan=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,11 +13,12 @@ import typer
 from .._core.files import TableError, list_files
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
+from ..report.words import clean
 from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option, parse_bands, parse_limits
 from .rows import check_levels
-from .terminal import command, deliver, leave, note, say
+from .terminal import command, deliver, leave, note, run_facts, say
 
 if TYPE_CHECKING:
     from ..measures.cells import Cells
@@ -147,7 +148,7 @@ class Asked:
 
     def audit(self, measuring: group.Measuring, judging: group.Judging) -> Any:
         """An Audit of the counts, or an AuditSet with `--each`."""
-        from ..auditing.audits import audit
+        from ..auditing.audits import audit, beside_plain
         from ..tables.audit_table import conditional_of
 
         how: dict[str, Any] = {
@@ -157,6 +158,13 @@ class Asked:
         each = judging.each and len(self.cells.names) > 1
         with waiting("Measuring"):
             result: Any = audit(self.cells, **how, per_attribute=each)
+        if not self.are_cells:
+            columns: Any = self.columns
+            alone = replace(self, columns=replace(columns, weight=None, frequency=None))
+            names = {"sample_weight": self.named("weight"), "frequency": self.named("frequency")}
+            several = result.audits if each else {"": result}
+            several = beside_plain(several, names, lambda: alone.audit(measuring, judging))
+            result = replace(result, audits=several) if each else several[""]
         controls = self.named("control")
         if not controls:
             return result
@@ -191,7 +199,11 @@ class Asked:
         facts: dict[str, Any] = {"File": ", ".join(Path(file).name for file in self.files)}
         if self.database is not None:
             facts = {"Table": ", ".join(self.files), "Database": self.database}
-        facts["Grid"] = self.cells.edges.kind
+        for file in self.provenance().get("files", ()):
+            if file["sha256"] is not None:
+                facts[f"SHA-256 of {clean(file['name'])[:60]}"] = file["sha256"]
+        if "cells" in vars(self):  # a monitor has a grid for all periods
+            facts["Grid"] = self.cells.edges.kind
         if self.are_cells:
             lost = {f"Left out of {Path(file).name}": text for file, text in self.left_out.items()}
             return {**facts, **lost}
@@ -299,10 +311,13 @@ class Watching(group.CountedColumns, group.Counting):
 
 
 @command
-def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output) -> None:
+def monitor(
+    files: group.AuditedFiles, watching: Watching, about: group.Stated, output: group.Output
+) -> None:
     """Measure a score period by period and say whether its fairness has moved.
 
-    Exit codes: 0 no change seen; 1 an alarm was raised; 4 not enough data.
+    Exit codes: 0 no change seen, and limits shown to be met; 1 an alarm was raised; 4 not enough
+    data.
 
     For example: evenhand monitor scores.csv --time date --period month --prediction premium
     --sensitive region --html watch.html
@@ -329,7 +344,10 @@ def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output)
         table, names = _table(asked)
         with waiting("Counting and measuring"):
             result = watch(table, period=_unit(watching.period or ["month"]), **names, **wanted)
-    deliver(result, output, "bold red" if result.judged == VIOLATED else "")
+    style = "bold red" if result.judged == VIOLATED else ""
+    facts = {**asked.source_facts(), **run_facts()}
+    period = f"{result.periods[0]} to {result.periods[-1]}"
+    deliver(result, output, style, about={**asdict(about), "period": period}, source=facts)
     leave({VIOLATED: "fail", OPEN: "not enough data"}.get(result.judged, "pass"))
 
 

@@ -91,9 +91,10 @@ def deliver(result: Any, output: Output, style: str = "", **page: Any) -> None:
             say(f"Page: {output.html}")
 
 
-def run_facts(seed: int) -> dict[str, Any]:
+def run_facts(seed: int | None = None) -> dict[str, Any]:
     """For the report: the seed, and the command as it was typed."""
-    return {"Seed": seed, "Command": shlex.join(["evenhand", *sys.argv[1:]])}
+    seeded = {} if seed is None else {"Seed": seed}
+    return {**seeded, "Command": shlex.join(["evenhand", *sys.argv[1:]])}
 
 
 def leave(*outcomes: str) -> None:

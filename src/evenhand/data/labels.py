@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Number
@@ -310,3 +311,40 @@ def _example(ordered: list[Any]) -> str:
 
 def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
+
+
+# Text that often stands for a missing value.
+_LIKE_MISSING = (
+    "na", "n/a", "#n/a", "nan", "none", "null", "nil", "unknown", "missing", "?", ".", "-", "",
+)  # fmt: skip
+# Cyrillic and Greek letters that look like Latin ones.
+_LOOKS = str.maketrans(
+    "\u0430\u0432\u0435\u0455\u0456\u0458\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u044c"
+    "\u03b1\u03b2\u03b5\u03b7\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7",
+    "abesijkmhopctyxbabenikvoptux",
+)
+
+
+def _look(label: str) -> str:
+    """What labels that look alike share: no case, no accents, nothing that is not seen."""
+    text = unicodedata.normalize("NFKD", label).casefold().translate(_LOOKS)
+    seen = (c for c in text if unicodedata.category(c) not in ("Cf", "Mn", "Cc"))
+    return " ".join("".join(seen).split())
+
+
+def doubtful_labels(labels: Sequence[str]) -> Iterator[str]:
+    """Sentences on labels that are likely the same, or likely no group."""
+    alike: dict[str, list[str]] = {}
+    for label in labels:
+        # A letter of another alphabet is shown by its number where it is not the first of its look.
+        shown = alike.setdefault(_look(label), [])
+        shown.append(ascii(label) if shown or not label.isprintable() else repr(label))
+    for key, several in alike.items():
+        if len(several) > 1:
+            listed = f"{', '.join(several[:-1])} and {several[-1]}"
+            yield f"The labels {listed} are likely the same group, but count as different ones."
+        if key in _LIKE_MISSING:
+            yield (
+                f"{several[0]} is taken for a group; make it missing if it stands for people whose "
+                "group is not known."
+            )

@@ -194,7 +194,9 @@ class Sample:
         return kept
 
     def distinct(self, frequent: bool = False, estimator: Any = None) -> tuple[Sample, int]:
-        """Copies of rows counted once, with the weight of all, and how many rows that leaves out.
+        """Copies of rows counted once, with their mean weight, and how many rows that leaves out.
+
+        Not with the weight of all: those that are copied most often would count most.
 
         Parameters
         ----------
@@ -218,8 +220,8 @@ class Sample:
             raise ValueError(_COPIES_OR_PEOPLE)
         first = np.unique(place, return_index=True)[1]
         kept = self.take(first)
-        weight = np.bincount(place, self.weight).astype(np.float64, copy=False)
-        if (weight != weight[0]).any():
+        if self.weight is not None:
+            weight = np.bincount(place, self.weight) / np.bincount(place)
             kept = replace(kept, weight=weight, groups=kept.groups.reweigh(weight))
         return kept, len(place) - len(first)
 

@@ -133,6 +133,7 @@ def monitor_view(result: Monitor) -> View:
         *(alarm.text for alarm in result.alarms),
         *([] if result.alarms else ["No alarm was raised at any look."]),
         *_unseen(result),
+        *_limits_met(result),
         f"Chance of a false alarm over all looks: {percent(result.level)}.",
         *map(Note, result.notes),
     ]
@@ -150,6 +151,16 @@ def _unseen(result: Monitor) -> list[str]:
         if math.isfinite(rise)
         else f"{name.capitalize()}: no rise, however large, would have shown yet."
         for name, rise in result.detectable.items()
+    ]
+
+
+def _limits_met(result: Monitor) -> list[str]:
+    """Return a sentence per limit on whether the data show that it is met."""
+    return [
+        f"{name.capitalize()}: a value of {result.possible[name]:.4f} is possible, "
+        + ("below" if result.possible[name] <= limit else "so it is not shown to be below")
+        + f" the limit {limit:g}."
+        for name, limit in result.limits.items()
     ]
 
 
@@ -314,8 +325,10 @@ def result_page(
     facts = {str(name): str(value) for name, value in (source or {}).items()}
     if type(result).__name__ == "Monitor":
         limits = [f"{name} at most {limit:g}" for name, limit in result.limits.items()]
-        facts |= {"Limits": "; ".join(limits) or "none",
-                  "Chance of a false alarm": percent(result.level)}  # fmt: skip
+        facts |= {
+            "Limits": "; ".join(limits) or "none", "Estimator": result.estimator,
+            "Chance of a false alarm": percent(result.level),
+        }  # fmt: skip
     asked = [] if about is None else [section(about_section(who, question))]
     body = [*asked, section(view_of(result)), section(made_with(list(facts.items())))]
     data = {**result.to_dict(), **stamp(), "source": facts}

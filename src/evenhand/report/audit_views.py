@@ -134,7 +134,10 @@ def _made(make: Any, result: Any) -> list[View]:
 
 def audit_set_view(audits: AuditSet) -> View:
     """Return several audits side by side."""
-    return View(f"Fairness by {audits.kind}", comparison_table(audits), *difference_parts(audits))
+    remarks = dict.fromkeys(remark for audit in audits.values() for remark in audit.remarks)
+    return View(
+        f"Fairness by {audits.kind}", *remarks, comparison_table(audits), *difference_parts(audits)
+    )
 
 
 def measure_view(measure: Measure) -> View:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._core.progress import waiting
 from .._core.validation import InputError
-from ..auditing.audits import audit, given_controls
+from ..auditing.audits import audit, beside_plain, given_controls
 from ..auditing.conditional import Conditional
 from ..auditing.result import Audit
 from ..measures.cell_rows import refuse_beside_cells
@@ -122,6 +123,10 @@ def audit_table(
     with waiting("Measuring"):
         found = audit(cells, estimator=estimator, confidence_level=confidence_level)
     assert isinstance(found, Audit)
+    plainly = {**arguments, "controls": controls, "sample_weight": None, "frequency": None}
+    again = partial(audit_table, table, **plainly, estimator=estimator)
+    counted = {"sample_weight": sample_weight, "frequency": frequency}
+    found = beside_plain({"": found}, counted, again)[""]
     if controls is None:
         return found
     how = {"estimator": estimator, "confidence_level": confidence_level}

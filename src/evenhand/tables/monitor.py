@@ -16,14 +16,16 @@ import numpy as np
 from .._core.arrays import Rows
 from .._core.files import list_files
 from .._core.validation import InputError, check_column
+from ..auditing.audits import counted_by
 from ..auditing.monitoring import Monitor, check_watch, judge
 from ..data.criteria import get_criterion
-from ..data.labels import sorted_labels
+from ..data.labels import doubtful_labels, sorted_labels
 from ..data.sample import Sample
 from ..data.weights import LEAST, check_cluster
 from ..measures.cell_files import is_cells
 from ..measures.cells import Cells, read_parts, without_target
 from ..measures.edges import Edges
+from ..measures.measures import VIOLATED
 from .audit_table import cells_of, columns_of
 from .engines import known, open_table
 from .plan import Engine, TooManyLevels, column_kind
@@ -544,7 +546,37 @@ def monitor(
         if period not in ("auto", None):
             series = series.gathered(str(period))
             notes = absent(list(series), period)
-    return judge(
-        series, series.total(), criteria=criteria, limits=limits, level=level,
-        estimator=estimator, notes=notes, samples=samples,
+    total = series.total()
+    counted = counted_by({"sample_weight": sample_weight, "frequency": frequency})
+    told = [*_remarks(total, counted, estimator), *notes]
+    result = judge(
+        series, total, criteria=criteria, limits=limits, level=level, estimator=estimator,
+        notes=told, samples=samples,
     )  # fmt: skip
+    if result.judged == VIOLATED or not counted:
+        return result
+    plain = monitor(
+        table, period=period, criteria=criteria, limits=limits, level=level, estimator=estimator,
+        engine=engine, **{**columns, "sample_weight": None, "frequency": None},
+    )  # fmt: skip
+    if plain.state == result.state:
+        return result
+    first = f"Without weights and frequencies: {plain.state}."
+    return replace(result, notes=(first, *result.notes))
+
+
+def _remarks(total: Cells, counted: Sequence[str], estimator: Any) -> Iterator[str]:
+    """What was done to the people, or is strange about them, in sentences."""
+    if counted or total.weighted:
+        yield f"Rows count by {' and '.join(counted) or 'the weights of the cells'}."
+    if total.n_unknown:
+        share = total.n_unknown / (total.n + total.n_unknown)
+        yield (
+            f"{total.n_unknown:,} rows ({100 * share:.1f}%) have no known group and are left out."
+        )
+    if total.copied:
+        yield "People who share a score and a target are of one group, as copies of a row are."
+    for levels in zip(*total.labels, strict=True) if len(total.names) > 1 else [total.labels]:
+        yield from doubtful_labels(list(dict.fromkeys(map(str, levels))))
+    if estimator != "auto":
+        yield f"Estimated by {estimator}, which does not see every pattern."
