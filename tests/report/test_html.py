@@ -115,8 +115,10 @@ def test_source_date_epoch_makes_pages_repeatable(audit, monkeypatch):
 
 def test_assets_travel_with_the_package():
     folder = Path(eh.__file__).parent / "report" / "assets"
-    names = {"style.css", "script.js", "page.html", "signatures.html", "steps.html"}
-    assert {p.name for p in folder.iterdir()} == names
+    pages = {"style.css", "script.js", "page.html", "signatures.html", "steps.html"}
+    pack = {"pack/ai-act.md", "pack/eiopa.md", "pack/naic.md"}
+    files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    assert files == pages | pack
 
 
 def test_a_monitoring_page_says_what_it_was_made_with(tmp_path):

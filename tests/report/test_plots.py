@@ -91,6 +91,6 @@ def test_missing_matplotlib_is_explained(audit, monkeypatch):
 def test_figures_are_methods_of_results():
     import evenhand as eh
 
-    assert dir(eh.report) == ["About"]
+    assert dir(eh.report) == ["About", "write_pack"]
     with pytest.raises(AttributeError, match="no attribute 'plot_everything'"):
         eh.report.plot_everything  # noqa: B018
