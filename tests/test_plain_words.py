@@ -19,6 +19,12 @@ BANNED = {
     r"(row|group|side|month|year|day|feature)": "per row, per group",
     r"guessed": "estimated, inferred",
     r"whatever is so|for whatever it is": "the range without any assumption",
+    r"but for|save (for|where)": "except for, except where",
+    r"those of the reference": "those of the reference group",
+    r"(is|are|was) (scored|rated) (above|below|over|under) (its|their)": "scores are too high",
+    r"\d+(\.\d+)? an? (row|group|entry)|one (row|line) an? \w+": "per row, per group",
+    r"(limit|clause|tolerance)s? (is|are) violated": "the limit is not met",
+    r"that is never so|what one says the other": "say which",
 }  # fmt: skip
 # The word of the courts is meant here.
 LEGAL = (

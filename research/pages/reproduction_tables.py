@@ -486,7 +486,7 @@ def final_table(results: Results) -> str:
         why_degree(results),
         why_transport(results),
         "**By knn, bounds of 0.01 are luck.** The barycenter's whole step makes the two groups of "
-        f"LSAC the same but for sampling error: {whole['auto']:.3f} by auto, "
+        f"LSAC the same except for sampling error: {whole['auto']:.3f} by auto, "
         f"{whole['knn']:.3f} by knn. An estimator with that much error of its own "
         f"({luck:.3f} in the scenarios above) lets one strength of one method under a bound of "
         "0.01 and not its neighbors. More strengths would be more draws, not better models.",

@@ -98,7 +98,7 @@ class AdjustedGap:
         The same in percent of the reference's mean score; NaN where scores have both signs, as
         zero then is no natural origin.
     ratio_percent : Estimate
-        How far, in percent, the group's mean lies above what the reference with the group's
+        How far, in percent, the group's mean is above what the reference with the group's
         controls would have; NaN likewise.
     p_adjusted : float
         p-value of `adjusted` after Holm's correction for the number of groups.

@@ -396,7 +396,7 @@ def _made_of_score(column: Control, s: Vector) -> bool:
 
 
 def _copies_score(column: Control, s: Vector, groups: Groups) -> bool:
-    """Whether a number is the score but for a little noise, in all groups alike.
+    """Whether a number is the score plus a little noise, in all groups alike.
 
     That is where ranks of the two correlate beyond 0.999 and what is left of them is the same in
     every group: a price that rests on one factor and on the group differs between groups.

@@ -368,7 +368,7 @@ class Drivers(Tabled, Paged):
 
     @property
     def leaks(self) -> list[str]:
-        """Features that all but are the target."""
+        """Features that are almost the target."""
         return [driver.feature for driver in self.drivers if driver.leak > LEAK]
 
     def _columns(self) -> dict[str, list[Any]]:

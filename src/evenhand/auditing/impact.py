@@ -312,7 +312,7 @@ class ImpactNumber:
         return tuple(map(_exp, ends)) if self.statistic in ON_LOG else ends  # type: ignore[return-value]
 
     def errors_from(self, limit: float) -> float:
-        """How many standard errors the estimate lies above a limit in units of the value.
+        """How many standard errors the estimate is above a limit, in units of the value.
 
         T becomes ((1 + gT/3)³ − 1)/g + g/6 for the skewness g (Hall 1992), which is next to normal
         where T is not.

@@ -6,7 +6,7 @@ with the group among people of the same p. Two assumptions give a number, and th
     S ⟂ A | Z ("guess")   mean score of k = Σ_i ω_i p_ik s_i / Σ_i ω_i p_ik   (weighting)
     S ⟂ Z | A ("group")   s_i = Σ_k p_ik μ_k + error, by least squares        (regression)
 
-Where neither holds the truth can lie outside both.
+Where neither holds the truth can be outside both.
 
 Bounds over all joint distributions that agree with the probabilities: within a stratum c of rows
 with like probabilities, any rows may be those of group k, as long as they are p_k of them. The mean
@@ -85,7 +85,7 @@ class Imputation(Tabled):
         One for each group but the reference.
     least_independence : float
         No distribution that agrees with the probabilities has a smaller normalized independence,
-        but for sampling error. There is no largest one below 1: within a stratum the score may
+        except for sampling error. There is no largest one below 1: within a stratum the score may
         decide.
     certainty : float
         1 − H(A|Z)/H(A): the share of the uncertainty about the group that the probabilities remove.

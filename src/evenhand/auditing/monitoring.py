@@ -73,7 +73,7 @@ class Level:
         return replace(self, value=value, stderr=math.sqrt(self.stderr**2 + grown))
 
     def exceeds(self, other: Level, level: float) -> bool:
-        """Whether it lies above another by more than the distances to their bounds allow.
+        """Whether it is above another by more than the distances to their bounds allow.
 
         d > √((v − low)² + (high' − v')²): the bounds of each recover its variance on the side that
         matters (Zou and Donner's way to an interval of a difference), also near 0 where an error
@@ -97,7 +97,7 @@ class Alarm:
     kind : {"changed", "above the limit"}
     criterion : str
     since : str
-        The first period of the window that differs, or that lies above the limit.
+        The first period of the window that differs, or that is above the limit.
     before, after : float
         Means of the measure before it and in it; NaN where nothing is compared.
     part : str
@@ -576,7 +576,7 @@ def _smallest_rise(series: Series, begin: list[int], level: float) -> float:
 def _above(
     names: Sequence[str], series: Series, limit: float, level: float, about: tuple[str, str]
 ) -> list[Alarm]:
-    """The first look at which a window lies above the limit."""
+    """The first look at which a window is above the limit."""
     criterion, part = about
     for look, t in enumerate(series.known, 1):
         seen = series.known[:look]

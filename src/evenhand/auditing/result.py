@@ -264,10 +264,10 @@ class Audit(Shown):
         """Pass, fail or not enough data, by equivalence tests over all clauses of a tolerance.
 
         A clause on a criterion is asked of every part (:meth:`parts`), and one on a number of the
-        impact table of every group that is not small, crossed and by attribute. It is violated
-        where a one-sided test, by Holm's rule over all of them, rejects that the value lies within
-        the tolerance; it holds where tests reject that it is outside. One violated clause is a
-        fail; a pass needs all to hold.
+        impact table of every group that is not small, crossed and by attribute. A limit is not met
+        where a one-sided test, by Holm's rule over all of them, rejects that the value is within
+        it, and is met where tests reject that it is outside. One limit that is not met is a fail;
+        a pass needs all of them to be met.
 
         Parameters
         ----------
@@ -423,8 +423,8 @@ class AuditSet(Mapping[str, Audit], Shown):
     def differences(self) -> tuple[Difference, ...]:
         """Every criterion of each model less that of the first, paired by rows, with a test.
 
-        Two models that err on the same people are told apart by far less than their intervals
-        suggest. There are none of models that were not audited together, of rows that were counted
+        Models err on the same people, so a difference can be clear although their intervals
+        overlap. There are none of models that were not audited together, of rows that were counted
         into cells, and of a model whose rows are copies of others where the first one's are not.
 
         Examples

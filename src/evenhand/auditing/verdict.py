@@ -3,7 +3,7 @@
 Every clause asks two questions of every part of an audit that it applies to, each by a one-sided
 test: is the true value outside the tolerance, is it within? A fail needs one proof that
 a value is outside, and allows for many having been tried (Holm); a pass needs the proof that each
-value lies within, where trying many only makes it harder (an intersection-union test). So neither
+value is within, where trying many only makes it harder (an intersection-union test). So neither
 is wrong more often than the level says.
 """
 
@@ -61,8 +61,8 @@ class ClauseResult:
     tolerance : (float, float)
         An open end is infinite.
     p_within : float
-        Of the hypothesis that the true value lies within the tolerance, by Holm's rule over all
-        clauses; small is a violation.
+        Of the hypothesis that the true value is within the tolerance, by Holm's rule over all
+        clauses; small means that the limit is not met.
     p_beyond : float
         Of the hypothesis that it is outside; small means that the clause holds.
     errors : float
@@ -92,7 +92,7 @@ class ClauseResult:
 
     @property
     def within(self) -> bool:
-        """Whether the estimate lies within the tolerance."""
+        """Whether the estimate is within the tolerance."""
         return self.tolerance[0] <= self.value <= self.tolerance[1]
 
     @property

@@ -47,7 +47,7 @@ class Proxy:
 
     Notes
     -----
-    Information is measured under "guess". The truth can lie outside both where neither holds.
+    Information is measured under "guess". The truth can be outside both where neither holds.
 
     See Also
     --------

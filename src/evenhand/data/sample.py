@@ -67,7 +67,7 @@ class Sample:
     controls : Controls or None
     others : mapping
         Further columns and tables by their argument's name, such as features: as they were handed
-        in, but for rows that were repeated or taken.
+        in, except for rows that were repeated or taken.
     """
 
     groups: Any = None

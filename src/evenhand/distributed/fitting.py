@@ -56,7 +56,7 @@ def fit(
 
     The same program runs on every worker that holds rows. Sums over rows are added up over all
     workers through XGBoost's `collective`, so that any number of workers gives the model of one
-    process, but for rounding and for `tol`.
+    process, except for rounding and `tol`.
 
     Parameters
     ----------

@@ -102,9 +102,9 @@ class Adaptive:
     quantiles), and beyond 16,384 rows an amount that does not depend on n; where the distribution
     is one that only partitions follow, some seconds at a million rows. The result does not change
     under increasing maps of a variable nor, up to the placing of the grid, under decreasing ones,
-    save where score and target differ by a narrow band, which is looked for in standard deviations
-    too, and beyond 250,000 rows, where values as they are have a rung of their own. Copies of a row
-    are taken for one row of greater weight.
+    except where score and target differ by a narrow band, which is looked for in standard
+    deviations too, and beyond 250,000 rows, where values as they are have a rung of their own.
+    Copies of a row are taken for one row of greater weight.
 
     The entropies are scaled so that with nothing to condition on the estimate is the H(A) of the
     group shares: both then share its small-sample bias, which cancels in every criterion.
@@ -209,8 +209,8 @@ class Adaptive:
         one alone is a rung too.
 
         Where one is a monotone map of the other, as far as the order of the rows can tell, either
-        says as much as both, save where the map has steps that give the group away: a cent more for
-        one group changes no rank.
+        says as much as both, except where the map has steps that give the group away: a cent more
+        for one group changes no rank.
         """
         pair = levels[names[0]], levels[names[1]]
         alone = [single[name] for name in names]

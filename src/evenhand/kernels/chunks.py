@@ -307,7 +307,7 @@ def logistic_chunk(start, stop, rows, weights, slopes, finish, likes, out, gradi
 
 @jit
 def pair_logistic_chunk(start, stop, rows, weights, slopes, finish, likes, out, gradient):
-    """What `logistic_chunk` finds but for losses by row, of two groups, whatever their scores."""
+    """What `logistic_chunk` finds except losses by row, of two groups, whatever their scores."""
     terms, moments, lower = likes
     c, cs = unpack(weights[0], terms), unpack(slopes[0], lower)
     scale, constant, along = finish

@@ -1,4 +1,4 @@
-"""Where kernels take long to compile, a terminal is told, once."""
+"""Says on a terminal, once, that kernels are being compiled, where that takes long."""
 
 from __future__ import annotations
 

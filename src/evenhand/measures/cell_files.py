@@ -302,7 +302,7 @@ def read_table(path: Any) -> Any:
 
 
 def _digest(table: Any, metadata: dict[bytes, bytes]) -> bytes:
-    """SHA-256 of names, values and metadata, but for itself."""
+    """SHA-256 of names, values and metadata, without itself."""
     digest = hashlib.sha256(metadata.get(KEY, b"") + metadata.get(_SMALL, b""))
     for name in table.column_names:
         digest.update(name.encode())

@@ -68,7 +68,7 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
 
 
 def refuse_copied(cells: Cells, estimator: Any) -> None:
-    """Refuse cells that look like copies of rows, but for an estimator that is smooth."""
+    """Refuse cells that look like copies of rows, except for a smooth estimator."""
     if cells.copied and not getattr(estimator, "is_smooth", False):
         raise InputError(
             "cells", "count different people: nearly all who share a score and a target are of one "

@@ -178,7 +178,7 @@ class Cells:
 
     @property
     def n_cells(self) -> int:
-        """Cells with people in them, whatever their group."""
+        """Number of cells with people in them."""
         return len(np.unique(self._place))
 
     @property
@@ -210,7 +210,7 @@ class Cells:
         return are_copies(size, mixed, share)
 
     def take(self, entries: Any) -> Cells:
-        """Some of the entries, by number or by a mask."""
+        """Keep some of the entries, by number or by a mask."""
         few = [values[entries] for values in self._arrays()]
         return replace(self, **dict(zip(_ARRAYS, few, strict=True)))
 
@@ -256,7 +256,7 @@ class Cells:
 
     @staticmethod
     def merge(parts: Iterable[Cells]) -> Cells:
-        """The cells of many sets of rows at once: quicker than one ``+`` after the other.
+        """Add up many cells at once, which is quicker than one ``+`` after the other.
 
         Groups that some of them lack are fine.
 
@@ -306,13 +306,13 @@ class Cells:
         )  # fmt: skip
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table: one row an entry, with edges, labels and version in its metadata."""
+        """A pyarrow Table: one row per entry, with edges, labels and version in its metadata."""
 
         return to_arrow(self)
 
     @classmethod
     def from_arrow(cls, table: Any) -> Cells:
-        """From :meth:`to_arrow`, or from a table that another engine has filled; all is checked.
+        """Read the table of :meth:`to_arrow`, or one that another engine filled; all is checked.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class Cells:
 
     @classmethod
     def from_file(cls, path: Any) -> Cells:
-        """From :meth:`to_file`; what is damaged or of another version is refused.
+        """Read the file of :meth:`to_file`; a damaged one, or one of another version, is refused.
 
         Parameters
         ----------

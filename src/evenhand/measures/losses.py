@@ -177,7 +177,7 @@ class Loss(ABC):
 
     @abstractmethod
     def evaluate(self, y: Vector, eta: Vector) -> tuple[Vector, Vector]:
-        """d(y, μ(η)) of each row but for `saturated`, and its derivative in η."""
+        """d(y, μ(η)) of each row without `saturated`, and its derivative in η."""
 
     @abstractmethod
     def curvature(self, y: Vector, eta: Vector) -> Vector:

@@ -48,7 +48,7 @@ def judge(p_within: float, p_beyond: float, level: float) -> str:
     Parameters
     ----------
     p_within : float
-        Of the hypothesis that the value lies within the tolerance.
+        Of the hypothesis that the value is within the tolerance.
     p_beyond : float
         Of the hypothesis that it is outside.
     level : float
@@ -229,7 +229,7 @@ class Measure(Shown):
 
     @property
     def shown(self) -> float:
-        """The value for people: no less than 0, so that it lies in its interval."""
+        """The value for people: no less than 0, so that it is in its interval."""
         return max(self.value, 0.0)
 
     @property
@@ -289,7 +289,7 @@ class Measure(Shown):
         return 2.0 / (n * self.normalizer)
 
     def errors_above(self, limit: float) -> float:
-        """By how many standard errors the value lies above a limit, or with a minus below it.
+        """By how many standard errors the value is above a limit, or with a minus below it.
 
         0 where the value is not defined, or not sized: then it is not known on which side it lies.
         """
@@ -301,7 +301,7 @@ class Measure(Shown):
         return 0.0 if self.unsized else errors_below(self.value, self.stderr, limit, self._rate)
 
     def p_values(self, limit: float) -> tuple[float, float]:
-        """Of the hypotheses that the true value lies within a limit, and beyond it."""
+        """Of the hypotheses that the true value is within a limit, and that it is not."""
         errors = self.errors_above(limit)
         return float(stdtr(self.freedom, -errors)), float(stdtr(self.freedom, errors))
 

@@ -83,7 +83,7 @@ def _stated(head: str) -> Any:
 class About:
     """What a report is about, in the words of whoever asks for it.
 
-    Whatever is left out is printed as "not stated".
+    Entries that are left out are printed as "not stated".
 
     Attributes
     ----------

@@ -65,8 +65,8 @@ def audit_table(
         Columns with weights, and with the number of people that each row stands for.
     controls : str or list of str, optional
         Columns with legitimate factors: what they leave of the difference between groups is in
-        `conditional` of the result. Up to 200 levels each, a gap among them; numbers must be cut
-        into bands, but for tables in memory. One more query counts rows by bins of the score.
+        `conditional` of the result. Up to 200 levels each, missing among them; numbers must be cut
+        into bands, except for tables in memory. One more query counts rows by bins of the score.
     cluster : None
         This needs rows; see :func:`evenhand.audit`.
     estimator : str or instance
@@ -74,7 +74,7 @@ def audit_table(
     confidence_level : float
         Of all intervals.
     engine : {"duckdb", "polars", "spark", "ibis", "dask", "numpy"} or "ibis:ADDRESS", optional
-        Found from the table; DuckDB for files. Tables in memory are counted by NumPy. With an
+        By default the one that holds the table; DuckDB for files, NumPy for memory. With an
         address of a database, such as ``ibis:postgres://user@host/database``, `table` is the name
         of a table there.
     missing : sequence of str

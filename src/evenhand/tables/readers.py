@@ -113,7 +113,7 @@ def open_table(path: Any, separator: str | None = None, whole: bool = True) -> S
     Parameters
     ----------
     path : str or Path
-        The format is told from the content, not from the name.
+        The content says which format it is, not the name.
     separator : str, optional
         Of a CSV file; found out when left out.
     whole : bool

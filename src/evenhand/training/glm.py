@@ -198,7 +198,7 @@ class FairGLM(FairLinear):
     covariance_ : (1 + d + 2(K − 1), ...) array or None
         Of intercept, `coef_` and `group_coef_`: sandwich errors, which hold whatever the variance
         of the outcome is, for this `fairness_weight`. At large ones they are a first
-        approximation. Found when first asked for, from the rows of the fit, which are kept until
+        approximation. Computed when first asked for, from the rows of the fit, which are kept until
         then. None beyond 300 columns, with more columns than rows, on clusters, and for
         models of a path that were not selected.
     totals_ : dict
@@ -206,7 +206,7 @@ class FairGLM(FairLinear):
         fairness and of this one.
     n_features_in_, feature_names_in_
     encoder_ : TableEncoder or None
-        What made numbers of a frame that held others.
+        The encoder of a frame that held text, categories or missing values.
 
     See Also
     --------
@@ -309,7 +309,7 @@ class FairGLM(FairLinear):
         given : (n,) array, optional
             What separation conditions on in place of the target: a legitimate measure of the risk.
             Where most targets are zero a target says next to nothing about who is how risky, and
-            separation given it is all but independence.
+            separation given it says nearly what independence says.
         controls : frame, dict of columns or array, optional
             With ``criterion="conditional"``, the legitimate factors. One numeric control stands for
             itself; otherwise scores are made independent of the group given the log-odds of the
@@ -469,7 +469,7 @@ class FairGLM(FairLinear):
         return theta
 
     def _find_errors(self) -> Matrix | None:
-        """Of intercept, `coef_` and `group_coef_`; found when first asked for, as it takes long."""
+        """Of intercept, `coef_` and `group_coef_`; computed when first asked for."""
         if self._errors is not None:
             self._covariance, self._errors = self._errors(), None
         return self._covariance

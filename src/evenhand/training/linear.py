@@ -411,7 +411,7 @@ class FairRidge(FairLinear):
 
     Minimizes ``[mean w(y − s)² + alpha‖θ‖²]/Var(y) + fairness_weight·Ĩ`` with Ĩ the normalized
     information of the criterion; weights have mean 1 and the intercept is not penalized. At
-    ``fairness_weight=0`` it equals ``Ridge(alpha=n*alpha)`` (but for `group_alpha`).
+    ``fairness_weight=0`` it equals ``Ridge(alpha=n*alpha)`` (except for `group_alpha`).
 
     Parameters
     ----------
@@ -431,7 +431,7 @@ class FairRidge(FairLinear):
         unbounded scores.
     kappa : "auto", nonnegative float or "published"
         Ridge penalty of that classifier, on a sum over the rows with known group and in units of
-        standardized variables. "auto" is 0.001 for "logistic", and for "lspc" 0.3 a row without a
+        standardized variables. "auto" is 0.001 for "logistic", and for "lspc" 0.3 per row without a
         penalty on intercepts. "published" is that of the original method, 1 in units of the data.
         See :class:`FairnessRegularizer`.
     score_map : {"auto", "tanh", "raw"}
@@ -477,7 +477,7 @@ class FairRidge(FairLinear):
         With `controls`, what stands for them in the fairness term.
     n_features_in_, feature_names_in_
     encoder_ : TableEncoder or None
-        What made numbers of a frame that held others.
+        The encoder of a frame that held text, categories or missing values.
 
     See Also
     --------

@@ -225,7 +225,7 @@ class FairnessPath(Tabled):
 
     @property
     def criteria(self) -> tuple[str, ...]:
-        """Those that were measured, by name."""
+        """Names of the criteria that were measured."""
         return tuple(self.points[0].measures)
 
     @property
@@ -234,7 +234,7 @@ class FairnessPath(Tabled):
         return np.array([p.fairness_weight for p in self.points])
 
     def dominated(self, criterion: str | None = None) -> NDArray[np.bool_]:
-        """Which points another one beats in both accuracy and the criterion.
+        """Return which points another one beats in both accuracy and the criterion.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class FairnessPath(Tabled):
         min_r2 : float
             Smallest held-out R² allowed, of a path whose accuracy is R².
         min_accuracy : float
-            The same for whatever the path's accuracy is.
+            The same for the accuracy that the path measures.
         criterion : {"independence", "separation", "sufficiency"}, optional
             What `max_unfairness` limits; the path's own when left out.
         certify : bool

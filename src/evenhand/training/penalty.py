@@ -187,7 +187,7 @@ class BoundRegularizer:
         return LogisticTerm(basis, self.kappa)
 
     def _fix_rows(self) -> dict[int, Rows]:
-        """All that classifiers of one and of two variables read, but for the scores."""
+        """All that classifiers of one and of two variables read, except the scores."""
         y = self._plain_y
         for variable in map(self.criterion.variable, self.criterion.joint):
             if variable.value is not None and not variable.moves:

@@ -98,10 +98,10 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         but it treats two people who differ only in group differently on purpose, which the law of
         many places forbids for some decisions (credit, insurance, hiring) and requires nobody to
         ask for the attribute otherwise. "posterior" maps by the probability of each group given
-        the features: nobody is asked for their group when scored, yet it still acts on a guess of
-        it, so it answers the practical problem of a missing attribute and not the ethical question
-        of whether groups may be treated differently. None applies one map to everybody, which
-        treats all alike and, being invertible, cannot make the score any fairer: it only
+        the features: nobody is asked for their group when scored, yet it still acts on an estimate
+        of it, so it answers the practical problem of a missing attribute and not the ethical
+        question of whether groups may be treated differently. None applies one map to everybody,
+        which treats all alike and, being invertible, cannot make the score any fairer: it only
         recalibrates (with `passthrough` it can be fairer by its use of X).
     map : {"auto", "affine", "spline", "transport"}
         "affine": m_k is a straight line. "transport", for independence: a line plus a share of the
@@ -109,7 +109,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         distributions, so it removes what lines leave where those differ in shape; the interpolated
         barycenter is one of these maps. Scores
         with many ties cannot be matched exactly, and with "posterior" it helps only where the
-        features all but tell the group. "spline": a curve of straight pieces with bends at fixed
+        features nearly tell the group. "spline": a curve of straight pieces with bends at fixed
         quantiles of s₀. It helps where the base is wrong by more than shift and scale (a linear
         base of a curved truth); it does not help a flexible base. Where "spline" or "transport"
         would fall it is mixed with a simpler map that does not. "auto" is "transport" for
@@ -121,7 +121,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         Penalty on the coefficients of the (standardized) features of the maps.
     passthrough_alpha : "auto" or nonnegative float
         Penalty on the coefficients of X, with `passthrough`. "auto" takes the one of least
-        generalized cross-validation error at ``fairness_weight=0``: the score is then s₀ but for
+        generalized cross-validation error at ``fairness_weight=0``: the score is then s₀ plus
         what X can be trusted to add.
     group_alpha : "auto" or nonnegative float
         γ of a penalty γ·Σ_k ‖slope_k − mean slope‖², see :class:`FairRidge`.
@@ -159,7 +159,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         The kind of map that was fitted.
     offsets_, slopes_ : (K,) and (K, 1 + bends) arrays
         m_k(z) = offset_k + z·slope_k0 + Σ_j max(z − bend_j, 0)·slope_kj at the standardized
-        score z = (s₀ − `center_`) / `scale_`; `bends_` is empty but for a spline. For "transport"
+        score z = (s₀ − `center_`) / `scale_`; `bends_` is empty without a spline. For "transport"
         m_k(z) = offset_k + z·slope_k0 + g_k(z)·slope_k1. Not there with `passthrough`.
     transport_ : Transport or None
         g_k for "transport".

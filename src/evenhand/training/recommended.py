@@ -429,14 +429,14 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         warnings.warn(message, UserWarning, stacklevel=4)
 
     def _explain(self, chosen: Candidate) -> str:
-        sure = ""
+        sure = "" if self.max_unfairness is None else ". It may be more on new people: see certify"
         if self.certify:
             sure = f", at most {self.unfairness_bound_:.4f} with {CONFIDENCE:.0%} confidence"
         held = f"Held out: {self.accuracy.symbol} {self.r2_:.4f}"
         name, weight = get_criterion(self.criterion).name, f"{self.fairness_weight_:.4g}"
         lines = [
             *wrap(f"Chosen: {self.choice_} ({chosen.words}).", 80),
-            f"{held}, {name} {self.unfairness_:.4f}{sure} (fairness_weight {weight}).",
+            *wrap(f"{held}, {name} {self.unfairness_:.4f} (fairness_weight {weight}){sure}.", 80),
         ]
         if isinstance(self.max_unfairness, dict):
             lines[1:] = [

@@ -374,7 +374,7 @@ class PathSolver:
         return solution.v
 
     def _hessian(self, v: Vector, fairness_weight: float) -> Matrix | None:
-        """2I + λ·(∂s/∂v)ᵀBBᵀ(∂s/∂v), the Hessian but for parts without a sign, from some rows.
+        """2I + λ·(∂s/∂v)ᵀBBᵀ(∂s/∂v), the Hessian except parts without a sign, from some rows.
 
         Where the term weighs much, it has more directions of curvature than a search remembers
         steps: with a hundred features from here to the minimum it took 200 to 300 evaluations, and

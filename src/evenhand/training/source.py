@@ -348,7 +348,7 @@ def turn_columns(columns: Sequence[NDArray[Any]], out: NDArray[Any]) -> NDArray[
 
 @contextmanager
 def scanned(X: Any, features: Any, folder: Any, given: Mapping[str, Any]) -> Iterator[Any]:
-    """The arguments of a fit in memory, but for the features, which are in a `Scratch` until the
+    """The arguments of a fit in memory, except the features, which are in a `Scratch` until the
     end.
 
     Parameters
