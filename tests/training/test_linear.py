@@ -17,6 +17,7 @@ from sklearn.metrics import r2_score
 import evenhand as eh
 from evenhand import FairRidge
 from evenhand.data.criteria import CRITERIA
+from evenhand.training import solver
 from evenhand.training.design import FeatureMatrix
 from evenhand.training.solver import Memory, PathSolver, minimize
 from loaders import load_communities, load_law_school
@@ -472,16 +473,29 @@ class TestLargeWeights:
         """With more features than steps are remembered, fewer evaluations to the same minimum."""
         rng = np.random.default_rng(0)
         a = rng.integers(0, 2, 800)
-        X = rng.normal(size=(800, 30)) + a[:, None] * 0.5 * rng.normal(size=30)
-        y = X @ rng.normal(size=30) + 3 * rng.normal(size=800)
+        X = rng.normal(size=(800, 60)) + a[:, None] * 0.5 * rng.normal(size=60)
+        y = X @ rng.normal(size=60) + 3 * rng.normal(size=800)
         model = FairRidge("independence", 40.0)
         if family == "poisson":
-            y, model = rng.poisson(np.exp(0.1 * y)), eh.FairGLM("poisson", "independence", 40.0)
+            y, model = rng.poisson(np.exp(0.07 * y)), eh.FairGLM("poisson", "independence", 40.0)
         curved = clone(model).fit(X, y, sensitive_features=a)
         monkeypatch.setattr(PathSolver, "_hessian", lambda self, v, _: 2.0 * np.eye(len(v)))
         plain = clone(model).fit(X, y, sensitive_features=a)
         assert curved.objective_ == pytest.approx(plain.objective_, abs=1e-4)
         assert curved.n_evaluations_ < 0.6 * plain.n_evaluations_
+
+    def test_splines_start_where_a_quadratic_ends(self, monkeypatch):
+        """Fewer evaluations to the same minimum than from the plain solution."""
+        rng = np.random.default_rng(0)
+        a = rng.integers(0, 2, 800)
+        X = rng.normal(size=(800, 30)) + a[:, None] * 0.5 * rng.normal(size=30)
+        y = X @ rng.normal(size=30) + 3 * rng.normal(size=800)
+        model = FairRidge("separation", 10.0)
+        staged = clone(model).fit(X, y, sensitive_features=a)
+        monkeypatch.setattr(solver, "SIMPLE_WEIGHT", np.inf)
+        plain = clone(model).fit(X, y, sensitive_features=a)
+        assert staged.objective_ == pytest.approx(plain.objective_, abs=1e-7)
+        assert staged.n_evaluations_ < 0.9 * plain.n_evaluations_
 
     def test_sufficiency_keeps_what_a_constant_would_lose(self):
         rng = np.random.default_rng(0)
