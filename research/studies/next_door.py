@@ -207,6 +207,15 @@ def small_group(rng: Random, n: int) -> Outcome:
     return read_measure(eh.audit(None, s, sensitive_features=a).independence, float(truth))
 
 
+def waves(rng: Random, n: int) -> Outcome:
+    """Groups that take turns along the score, six times."""
+    share = 0.5 + 0.4 * np.sin(12 * np.pi * (np.arange(200_000) + 0.5) / 200_000)
+    s = rng.random(n)
+    a = (rng.random(n) < 0.5 + 0.4 * np.sin(12 * np.pi * s)).astype(int)
+    truth = 1 - float(entropy(share).mean()) / np.log(2)
+    return read_measure(eh.audit(None, s, sensitive_features=a).independence, truth)
+
+
 def mostly_zero(rng: Random, n: int) -> Outcome:
     """Claims, 9 in 10 of them zero, and a tariff that is fair given them."""
     a = rng.integers(0, 2, n)
@@ -524,6 +533,7 @@ CASES = [
     Case("heavy values", "score in steps of 0.5", "interval", 2_000, rounded_score(0.5)),
     Case("heavy values", "score in steps of 0.02", "interval", 2_000, rounded_score(0.02)),
     Case("heavy values", "nine targets in ten are zero", "size", 3_000, mostly_zero),
+    Case("heavy values", "groups that take turns, six waves", "interval", 1_000, waves),
     Case("heavy values", "a group of 20", "interval", 2_000, small_group),
     Case("discrete targets", "59 levels", "interval", 6_000, levels_of_target(59, 0.3)),
     Case("discrete targets", "59 levels, fair", "size", 6_000, levels_of_target(59, 0.0)),
