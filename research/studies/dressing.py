@@ -2,7 +2,8 @@
 
 The plain table fails every limit here: a quarter of the rows, group "b", scores 0.8 higher. A trick
 changes labels, weights, frequencies or rows. No composition may turn the fail into a pass without
-the verdict saying what was done to the data; a fail, "not enough data" and a refusal are as good.
+the verdict, or the monitor, saying what was done to the data; a fail, "not enough data" and a
+refusal are as good.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import evenhand as eh
 from common import Setting, run_all
@@ -26,7 +28,7 @@ LIMITS = {
 # What a verdict says of the data, in words that stand for what was done to it.
 SAID = (
     "are copies of others", "Rows count by", "weight zero are left out", "have no known group",
-    "are likely the same group", "is taken for a group", "Without the",
+    "are likely the same group", "is taken for a group", "Without the", "copies of a row are",
 )  # fmt: skip
 Table = dict[str, np.ndarray]
 Random = np.random.Generator
@@ -34,12 +36,18 @@ Random = np.random.Generator
 
 def draw(rng: Random) -> Table:
     a = np.where(rng.random(ROWS) < 0.25, "b", "a").astype(object)
-    return {"s": rng.normal(size=ROWS) + 0.8 * (a == "b"), "a": a, "true": a == "b"}
+    s, month = rng.normal(size=ROWS) + 0.8 * (a == "b"), rng.integers(1, 4, ROWS)
+    return {"s": s, "a": a, "true": a == "b", "month": month}
 
 
 def harmed(table: Table) -> np.ndarray:
     """Members of the group whose scores are high, whom a trick would rather not count."""
     return table["true"] & (table["s"] > np.median(table["s"]))
+
+
+def tilt(table: Table) -> np.ndarray:
+    """Weights of those of "b" under which their scores are like the others'."""
+    return np.where(table["true"], np.exp(np.clip(-0.8 * table["s"], -8.0, 2.0)), 1.0)
 
 
 def relabel(table: Table, rows: np.ndarray, labels: Any) -> Table:
@@ -69,6 +77,17 @@ def take(table: Table, rows: np.ndarray) -> Table:
     return {name: column[rows] for name, column in table.items()}
 
 
+def copy(table: Table, rng: Random, noise: float, times: int = 4) -> Table:
+    """Those whom the tilt would have count more, several times over, and nearly as they were."""
+    n = len(table["s"])
+    kept = np.flatnonzero(rng.random(n) < np.minimum(tilt(table), 1.0))
+    out = take(table, np.append(np.arange(n), np.tile(kept, times)))
+    return {
+        **out,
+        "s": out["s"] + noise * rng.normal(size=len(out["s"])) * (np.arange(len(out["s"])) >= n),
+    }
+
+
 TRICKS: dict[str, Callable[[Table, Random], Table]] = {
     "majority split": lambda t, rng: split(t, rng, ~t["true"], 60),
     "minority split": lambda t, rng: split(t, rng, t["true"], 60),
@@ -80,6 +99,23 @@ TRICKS: dict[str, Callable[[Table, Random], Table]] = {
     "spellings": lambda t, rng: relabel(
         t, t["true"], rng.choice(["b", "B", " b"], int(t["true"].sum()))
     ),
+    "letters that look alike": lambda t, rng: relabel(
+        t, t["true"], rng.choice(["Bo", "\u0412\u043e", "B\u043e"], int(t["true"].sum()))
+    ),
+    "letters not seen": lambda t, rng: relabel(
+        t, t["true"], rng.choice(["b", "b\u200b", "\u2060b"], int(t["true"].sum()))
+    ),
+    "weights that make it fair": lambda t, rng: {
+        **t,
+        "sample_weight": t.get("sample_weight", np.ones(len(t["s"]))) * tilt(t),
+    },
+    "copies of those who suit": lambda t, rng: copy(t, rng, 0.0),
+    "copies nearby": lambda t, rng: copy(t, rng, 1e-9),
+    "copies with noise": lambda t, rng: copy(t, rng, 1e-4),
+    "huge scores": lambda t, rng: {
+        **t,
+        "s": np.where(rng.random(len(t["s"])) < 0.02, 1e6 * rng.normal(size=len(t["s"])), t["s"]),
+    },
     "NA as a label": lambda t, rng: relabel(t, harmed(t), "NA"),
     "copies": lambda t, rng: take(t, np.append(np.arange(len(t["s"])), np.flatnonzero(~harmed(t)))),
 }
@@ -92,8 +128,10 @@ def dress(seed: int) -> tuple[list[str], str]:
     for name in tricks:
         table = TRICKS[name](table, rng)
     table.pop("true")
-    s, a = table.pop("s"), table.pop("a")
+    s, a, month = (table.pop(name) for name in ("s", "a", "month"))
     limit = list(LIMITS.values())[seed % len(LIMITS)]
+    if rng.random() < 0.25:
+        return tricks, watch({"s": s, "a": a, "month": month, **table})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -106,6 +144,23 @@ def dress(seed: int) -> tuple[list[str], str]:
     ):
         return tricks, "silent pass"
     return tricks, verdict.outcome
+
+
+def watch(table: Table) -> str:
+    """The same of a monitor by month, with a limit on independence."""
+    columns = {name: name for name in ("sample_weight", "frequency") if name in table}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = eh.monitor(
+                pd.DataFrame(table), time="month", period=None, y_pred="s", sensitive_features="a",
+                limits={"independence": 0.02}, **columns,
+            )  # fmt: skip
+        except ValueError:
+            return "refused"
+    outcome = {"violated": "fail", "holds": "pass"}.get(found.judged, "not enough data")
+    silent = not any(words in note for note in found.notes for words in SAID)
+    return "silent pass" if silent and outcome == "pass" else outcome
 
 
 # "pass" is one that says what was done.
