@@ -73,7 +73,7 @@ def _round(column: Vector) -> Vector:
 def _find(columns: Sequence[Vector], member: NDArray[Any]) -> Rows | None:
     n = len(member)
     if n > _FIRST_LOOK:
-        keep = np.flatnonzero(_hash(columns) % np.uint64(n // (_FIRST_LOOK // 2)) == 0)
+        keep = np.flatnonzero(_hash(columns) < np.uint64(2**63 // n * _FIRST_LOOK))
         if len(keep) < _LEAST_PAIRS:
             return None
         if _place([column[keep] for column in columns], member[keep], member) is None:
@@ -104,7 +104,7 @@ def _place(columns: Sequence[Vector], member: NDArray[Any], everybody: NDArray[A
     ordered_member = member[order]
     differs = ordered_member != ordered_member[new][pair]
     mixed = np.bincount(pair, differs) > 0
-    _, count = np.unique(everybody, return_counts=True)
+    count = np.bincount(everybody + 1)
     size = np.bincount(pair)
     least = _REPEATED_TOGETHER if _repeat_together(columns, size) else _REPEATED
     if not are_copies(size, mixed, count / count.sum(), least):

@@ -109,17 +109,24 @@ def _label_moments(values: NDArray[Any]) -> list[Any]:
 
 def number_labels(values: list[Any], argument: str) -> tuple[Rows, list[Any]]:
     """Codes (−1 where missing) and the labels of Python objects, as they first occur."""
-    seen: dict[Any, int] = {}
-    codes = np.empty(len(values), dtype=np.intp)
-    for i, value in enumerate(values):
-        try:
-            codes[i] = -1 if is_missing(value) else seen.setdefault(value, len(seen))
-        except (TypeError, ValueError):  # not hashable; an array compares to an array
-            raise InputError(
-                argument, "hold labels (text, numbers, booleans, dates), got an element of type "
-                f"{type(value).__name__}",
-            ) from None  # fmt: skip
-    return codes, list(seen)
+    try:
+        seen: dict[Any, int] = dict.fromkeys(values, -1)
+    except TypeError:  # one is not hashable, or holds something that is not
+        bad = next(value for value in values if not _is_hashable(value))
+        raise InputError(
+            argument, "hold labels (text, numbers, booleans, dates), got an element of type "
+            f"{type(bad).__name__}",
+        ) from None  # fmt: skip
+    labels = [value for value in seen if not is_missing(value)]
+    seen.update(zip(labels, range(len(labels)), strict=True))
+    return np.fromiter(map(seen.__getitem__, values), dtype=np.intp, count=len(values)), labels
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        return hash(value) is not None
+    except TypeError:
+        return False
 
 
 def refuse_equal_types(values: Iterable[Any], name: str | None = None) -> None:
