@@ -13,7 +13,8 @@ tests that can notice it, and no start of Python. Run the tests once before: ker
 Numba's cache compile many times slower under the tracer.
 
 MUTANTS is how many are drawn, 300 by default. A child may take ten times the CPU time of the same
-tests without a mutant; more is an endless loop.
+tests without a mutant; more is an endless loop. With SURVIVORS=1 none is drawn: tests that are new
+since the table was made are asked about those that survived, and the rows of the others stay.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import json
 import os
 import pickle
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -202,13 +204,48 @@ def list_mutants(module: str, source: str) -> Iterator[Mutant]:
 
 
 def draw_mutants(count: int) -> list[Mutant]:
-    """So many mutants over all targets, the same ones for the same code."""
+    """So many mutants over all targets, the same ones for the same code; or the survivors."""
+    if os.environ.get("SURVIVORS"):
+        return [mutant for row in read_rows() for mutant in [_find_again(row)] if mutant]
     pool: list[Mutant] = []
     for module in TARGETS:
         path = PACKAGE / module
         if path.is_file():
             pool += list_mutants(module, path.read_text(encoding="utf-8"))
     return random.Random(SEED).sample(pool, min(count, len(pool)))
+
+
+def read_rows() -> list[dict[str, str]]:
+    """The rows of the table, with their stamps."""
+    from evidence import read_table
+
+    return read_table("mutants", stamped=True)
+
+
+def _find_again(row: dict[str, str]) -> Mutant | None:
+    """The mutant of a row that survived, in the code of today; None if it did not, or is gone."""
+    if row["outcome"] != "survives":
+        return None
+    source = (PACKAGE / row["module"]).read_text(encoding="utf-8")
+    alike = [
+        mutant
+        for mutant in list_mutants(row["module"], source)
+        if _describe(mutant) == {name: row[name] for name in ("operator", "before", "after")}
+    ]
+    return min(alike, key=lambda m: abs(m.node.lineno - int(row["line"])), default=None)
+
+
+def _name_new_tests() -> list[str]:
+    """Names of the tests that have come since the table was made."""
+    since = next(row["commit"].rstrip("+") for row in read_rows() if row["outcome"] == "survives")
+    command = ["git", "diff", "-U0", since, "--", "tests"]
+    text = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return sorted(set(re.findall(r"^\+ *def (test_\w+)", text, re.MULTILINE)))
+
+
+def _describe(mutant: Mutant) -> dict[str, str]:
+    before, after = (ast.unparse(n).splitlines()[0] for n in (mutant.node, mutant.new))
+    return {"operator": mutant.operator, "before": before, "after": after}
 
 
 # Tests --------------------------------------------------------------------------------------------
@@ -430,6 +467,8 @@ def serve(arguments: Sequence[str]) -> int:
              "-m", "not slow"]  # fmt: skip
     # Old tests of modules that are gone cannot be collected, and say nothing.
     words += ["--continue-on-collection-errors"]
+    if os.environ.get("SURVIVORS"):
+        words += ["-k", " or ".join(_name_new_tests())]
     pytest.main([*words, *files], plugins=[Server(mutants, float(enough), Path(out))])
     return 0 if Path(out).is_file() else 1
 
@@ -452,29 +491,43 @@ def ask(
     return facts["left_out"], {row["number"]: row for row in rows}
 
 
-def run(setting: Setting) -> Iterator[Row]:
-    """One row for each mutant: what it is, and which of the two suites notices it."""
+def _ask_both(
+    setting: Setting, count: int, numbers: list[int]
+) -> tuple[dict[int, Row], dict[int, Row]]:
+    """What today's tests say of the mutants, and those of BASE of the mutants that survive."""
     from studies.revisions import two_revisions
 
-    count = int(os.environ.get("MUTANTS", setting.choose(300, 4)))
-    mutants = draw_mutants(count)
-    numbers = [i for i, mutant in enumerate(mutants) if setting.wants(mutant.module)]
     with two_revisions() as (base, head, source, _):
         left_out_of_new, new = ask(ROOT, count, numbers)
         left_out, old = ask(source, count, [i for i in numbers if not new[i]["by"]])
         lost = [i for i, row in old.items() if row["by"]]
         if lost:  # to be sure, all of today's tests that can notice it
             new |= ask(ROOT, count, lost, float("inf"))[1]
+    setting.facts.update(base=base, head=head, left_out=left_out, left_out_of_new=left_out_of_new)
+    return new, old
+
+
+def run(setting: Setting) -> Iterator[Row]:
+    """One row for each mutant: what it is, and which of the two suites notices it."""
+    count = int(os.environ.get("MUTANTS", setting.choose(300, 4)))
+    mutants = draw_mutants(count)
+    numbers = [i for i, mutant in enumerate(mutants) if setting.wants(mutant.module)]
+    if os.environ.get("SURVIVORS"):
+        from evidence import read_facts
+
+        yield from (row for row in read_rows() if _find_again(row) is None)
+        new, old = ask(ROOT, count, numbers)[1], {}
+        setting.facts.update(read_facts("mutants"))
+    else:
+        new, old = _ask_both(setting, count, numbers)
     for i in numbers:
         mutant, by_new, by_old = mutants[i], new[i]["by"], old.get(i, {"by": ""})["by"]
-        before, after = (ast.unparse(n).splitlines()[0] for n in (mutant.node, mutant.new))
         yield {
-            "module": mutant.module, "line": mutant.node.lineno, "operator": mutant.operator,
-            "before": before, "after": after, "tests": new[i]["able"], "new_tests": by_new,
+            "module": mutant.module, "line": mutant.node.lineno, **_describe(mutant),
+            "tests": new[i]["able"], "new_tests": by_new,
             "old_tests": by_old, "cpu_seconds": new[i].get("seconds", 0.0),
             "outcome": "noticed" if by_new else "old alone" if by_old else "survives",
         }  # fmt: skip
-    setting.facts.update(base=base, head=head, left_out=left_out, left_out_of_new=left_out_of_new)
 
 
 if __name__ == "__main__":

@@ -438,3 +438,19 @@ def test_bounds_of_inferred_groups_count_without_an_assumption(assume, passes):
     assert (verdicts._inferred(audit, clause, limits) == "") is passes
     narrow = replace(clause, tolerance=(0.0, 0.09))
     assert (verdicts._inferred(audit, narrow, limits) == "") is (assume == "guess")
+
+
+@pytest.mark.parametrize("limits", [(-1.0, 1.0), (-0.2, 0.4), (1.0, 2.0)])
+def test_of_two_groups_a_range_is_judged_by_two_one_sided_tests(limits):
+    y, s, a = scores(600, 0.0, groups="pq")
+    audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
+    (clause,) = audit.verdict(eh.Tolerance(mean_difference=limits)).clauses
+    number = audit.impact(at=()).get("mean_difference", clause.group)
+    low, high = (number.errors_from(end) for end in limits)
+    near = max(-low, high)
+    within, beyond = (
+        stats.t.cdf([-near, -(near + low - high)], number.freedom).sum(),
+        stats.t.cdf([-low, high], number.freedom).max(),
+    )
+    assert clause.p_within == pytest.approx(min(within, 1.0))
+    assert clause.p_beyond == pytest.approx(beyond)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from scipy.interpolate import CubicSpline
@@ -204,3 +206,118 @@ def test_columns_without_spread_in_the_reference_are_left_out():
     scaled, _ = balancing._scaled(basis, np.arange(20), np.random.default_rng(1).random(20))
     assert scaled.shape[1] == 2
     assert np.abs(scaled).max() < 20
+
+
+def test_products_are_those_of_standardized_lines():
+    rng = np.random.default_rng(0)
+    first, second = 3.0 * rng.normal(size=200), 0.1 * rng.normal(size=200)
+    (block, pairs), (_, triples) = balancing._number_products([first, second], 200.0)
+    u, v = first / first.std(), second / second.std()
+    assert block == balancing.SQUARE
+    np.testing.assert_allclose(pairs, (u * v)[:, None])
+    np.testing.assert_allclose(triples, np.column_stack([u * u * v, u * v * v]))
+
+
+def test_a_number_of_few_values_has_products_with_others():
+    rng = np.random.default_rng(0)
+    columns = {"few": rng.integers(0, 5, 500), "x": rng.normal(size=500)}
+    blocks = build_basis(read_controls(columns, 500), 500.0).block
+    assert balancing.SQUARE in blocks
+
+
+def test_trees_see_what_lines_and_levels_leave(monkeypatch):
+    seen = []
+
+    class Noted(Regression):
+        def __init__(self, basis, *rest):
+            seen.append(basis)
+            super().__init__(basis, *rest)
+
+    monkeypatch.setattr(balancing, "Regression", Noted)
+    rng = np.random.default_rng(0)
+    level, other, x = rng.integers(0, 8, 4000), rng.integers(0, 4, 4000), rng.normal(size=4000)
+    groups = resolve_groups(rng.integers(0, 2, 4000), n_rows=4000)
+    texts = {"a": [f"a{k}" for k in level], "b": [f"b{k}" for k in other], "x": x}
+    basis = build_basis(read_controls(texts, 4000), 4000.0)
+    balancing.add_leaves(basis, x + (x > 0.5), groups)
+    assert {*seen[0].block} == {balancing.LINE, balancing.LEVEL}
+
+
+def test_ridges_are_those_of_noise_and_coefficients():
+    """60 columns of 100 rows: what the fit takes of the noise is allowed for."""
+    rng = np.random.default_rng(0)
+    ratio = []
+    for _ in range(20):
+        X = rng.normal(size=(100, 60))
+        y = X @ rng.normal(size=60) + 2.0 * rng.normal(size=100)
+        block = np.full(60, balancing.CURVE)
+        gram, cross, power = X.T @ X / 100, X.T @ y / 100, y @ y / 100
+        ridge = balancing._learn_ridge(gram, cross, power, block, 100.0, 100.0)
+        ratio.append(ridge[0] * balancing.UNDERSMOOTHED * 100 / 4.0)
+    assert np.median(ratio) == pytest.approx(1.0, abs=0.35)
+
+
+def test_of_the_roughest_weights_the_ones_that_cost_little_more(monkeypatch):
+    rng = np.random.default_rng(0)
+    C = rng.normal(size=(400, 4))
+    a = rng.random(400) < 1 / (1 + np.exp(1.0 - C[:, 0]))
+    s = C.sum(axis=1) + rng.normal(size=400)
+    solved = []
+    newton = balancing._newton
+    monkeypatch.setattr(balancing, "_newton", lambda *r: solved.append(1) or newton(*r))
+    size = {}
+    for tolerated in (1.0, 1.1, 1e9):
+        monkeypatch.setattr(balancing, "TOLERATED", tolerated)
+        size[tolerated] = balanced(C, a, s).n_counterparts
+    each = len(solved) / 3
+    # The ridge falls from one to the next, and so does how equal the weights are.
+    assert size[1.0] >= size[1.1] >= size[1e9]
+    assert size[1.0] > size[1e9]
+    # Levels and lines have one ridge.
+    solved.clear()
+    balanced(np.array([f"L{k % 7}" for k in range(400)]), a, s)
+    assert each - len(solved) == len(balancing.FACTORS) - 1
+
+
+class Stub:
+    """Trees that know a multiple of the answer."""
+
+    made: ClassVar[list] = []
+    answer: ClassVar[dict] = {}
+
+    def __init__(self, **options):
+        Stub.made.append(options)
+
+    def fit(self, F, y, weight):
+        return self
+
+    def predict(self, F):
+        return np.array([Stub.answer[x] for x in F[:, 0].tolist()])
+
+
+@pytest.mark.parametrize(
+    ("n", "scale", "factor", "helps"),
+    [(1500, 1.0, 1.5, True), (1500, 1.0, 3.0, False), (1500, 1e-7, 0.5, True),
+     (12_000, 1.0, 0.5, True)],
+)  # fmt: skip
+def test_trees_are_kept_where_they_lower_the_loss(n, scale, factor, helps, monkeypatch):
+    import sklearn.ensemble
+
+    monkeypatch.setattr(sklearn.ensemble, "HistGradientBoostingRegressor", Stub)
+    C, a, s = drawn(n)
+    s = scale * s
+    balance = balanced(C, a, s)
+    Stub.made, Stub.answer = [], dict(zip(C["x"].tolist(), (factor * s).tolist(), strict=True))
+    trees = boost(balance, s, a.astype(float), np.ones(n), 0)
+    assert (trees is not None) == helps
+    few = len(balance.rows) < 5000
+    assert few == (n == 1500)
+    sizes = (50, 0.15, 8) if few else (100, 0.1, 15)
+    names = ("max_iter", "learning_rate", "max_leaf_nodes")
+    assert [tuple(map(options.get, names)) for options in Stub.made] == [sizes] * 3
+
+
+def test_a_reference_of_one_cluster_has_no_folds_for_trees():
+    C, a, s = drawn()
+    assert boost(balanced(C, a, s, np.where(a, np.arange(len(a)), 0)), s, a.astype(float),
+                 np.ones(len(s)), 0) is None  # fmt: skip

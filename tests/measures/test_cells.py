@@ -1,6 +1,9 @@
 """Cells: counting, merging, Arrow tables, and the rows made of them."""
 
 import json
+import math
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +14,7 @@ import pytest
 import evenhand as eh
 from evenhand.data.groups import resolve_groups
 from evenhand.measures import cell_rows as cell_people
+from evenhand.measures import edges
 from evenhand.measures.cell_files import KEY
 from evenhand.measures.cell_rows import expand_cells, sample_cells
 from evenhand.measures.edges import WIDE, Axis, Edges
@@ -501,3 +505,122 @@ def test_rows_along_a_steep_line_keep_their_spread_about_it():
     rows = expand_cells(cells)
     left = rows.scores - cells.edges.slope * rows.target
     assert left.std() == pytest.approx(1e-3, rel=0.05)
+
+
+# The sample of rows that a grid is made from.
+
+
+def test_a_sample_is_drawn_from_twice_its_size_on():
+    assert edges.share_drawn(2 * edges.SAMPLE) == 0.5
+    assert edges.share_drawn(3 * edges.SAMPLE) == pytest.approx(1 / 3)
+    assert edges.share_drawn(2 * edges.SAMPLE - 1) == 1.0
+
+
+def test_scrambled_numbers_are_what_is_left_of_many_turns():
+    first, second = edges._TURNS
+    s, y = np.array([3.0, 5.0, 4.2]), np.array([1.0, 1.0, 7.0])
+    turned = (s - 4.0) / 1.0 * first + (y - 4.0) / 3.0 * second
+    both = edges.scramble([s, y], [(3.0, 5.0), (1.0, 7.0)], np.floor)
+    np.testing.assert_array_equal(both, turned - np.floor(turned))
+    alone = edges.scramble([s], [(3.0, 5.0)], np.floor)
+    np.testing.assert_array_equal(alone, (s - 4.0) * first - np.floor((s - 4.0) * first))
+    flat = edges.scramble([np.array([1.5])], [(1.25, 1.25)], np.floor)
+    assert flat[0] == 0.25 * first - np.floor(0.25 * first)
+
+
+@pytest.mark.parametrize(
+    ("values", "rows", "is_drawn"),
+    [(900, 1000, True), (899, 1000, False), (1040, 1040, True), (1050, 1050, False),
+     (950, 950, False), (951, 951, True)],
+)  # fmt: skip
+def test_what_looks_drawn_row_by_row(values, rows, is_drawn):
+    assert edges.looks_drawn(values, rows, 1000) is is_drawn
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize("with_target", [False, True])
+def test_rows_are_drawn_by_their_values(rounded, with_target, monkeypatch):
+    monkeypatch.setattr(edges, "SAMPLE", 500)
+    rng = np.random.default_rng(0)
+    s, y = rng.normal(size=2500), rng.normal(size=2500) if with_target else None
+    if rounded:
+        s, y = np.rint(2 * s), None if y is None else np.rint(y)
+    columns = [s] if y is None else [s, y]
+    u = edges.scramble(columns, [(c.min(), c.max()) for c in columns], np.floor)
+    some, other = edges.draw_rows(s, y)
+    assert (other is None) == (y is None)
+    found = list(zip(*(c.tolist() for c in (some, other) if c is not None), strict=True))
+    rows = list(zip(*(c.tolist() for c in columns), strict=True))
+    drawn = [row for row, chance in zip(rows, u, strict=True) if chance <= 0.2]
+    if edges.looks_drawn(len(set(drawn)), len(drawn), 500):
+        assert not rounded
+        assert sorted(found) == sorted(drawn)
+    else:
+        number = dict(zip(rows, u.tolist(), strict=True))
+        wanted = {row: math.floor(0.2 * n + number[row]) for row, n in Counter(rows).items()}
+        assert Counter(found) == {row: n for row, n in wanted.items() if n}
+    assert len(found) == pytest.approx(500, rel=0.2)
+
+
+@pytest.mark.parametrize("noise", [None, 1e-3, 1.0])
+def test_the_grid_of_a_sample_spans_all_rows(noise, monkeypatch):
+    monkeypatch.setattr(edges, "SAMPLE", 500)
+    rng = np.random.default_rng(0)
+    y = rng.gamma(2.0, size=2500)
+    s = 3.0 + 2.0 * y + (noise or 1.0) * rng.standard_t(3, 2500)
+    given = None if noise is None else y
+    found, own = Edges.from_values(s, given), Edges._from_sample(*edges.draw_rows(s, given), None)
+    rest, shift = s, own.score.shift
+    assert bool(found.slope) == (noise == 1e-3)
+    if found.slope:
+        rest = s - own.score.shift - own.slope * (y - own.target.shift)
+        shift = 0.0
+    axis = Axis.from_range(shift, own.score.scale, rest.min(), rest.max(), own.bins)
+    assert found.score == replace(axis, shift=own.score.shift)
+    if noise is None:
+        assert found.target is None
+    else:
+        target = own.target
+        assert found.target == Axis.from_range(
+            target.shift, target.scale, y.min(), y.max(), own.bins
+        )
+
+
+# Rows of few people.
+
+
+def test_two_people_of_a_cell_are_rows_at_its_ends():
+    s = np.array([0.0, 0.1, 3.0, 3.1, 10.0, 10.1, 7.0, 7.1])
+    a = np.array([0, 0, 1, 1, 1, 1, 0, 0])
+    cells = eh.Cells.from_rows(None, s, sensitive_features=a, edges=8)
+    assert cells.count.tolist() == [2, 2, 2, 2]
+    rows = expand_cells(cells)
+    found = sorted(zip(rows.groups.codes.tolist(), rows.scores.tolist(), strict=True))
+    assert found == sorted(zip(a.tolist(), s.tolist(), strict=True))
+
+
+def test_a_sample_of_expected_counts_has_those_who_are_alone_in_their_cell():
+    rng = np.random.default_rng(0)
+    p = rng.random(2000)
+    who = eh.Proxy(np.column_stack([p, 1 - p]), ["a", "b"])
+    s = 1e3 * rng.normal(size=2000)
+    cells = eh.Cells.from_rows(None, s, sensitive_features=who, edges=60_000)
+    rows = sample_cells(cells, 1000, 500)
+    assert rows.n_rows == pytest.approx(500, abs=10)
+    assert rows.groups.shares[0] == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_attributes_of_one_crossed_label():
+    from evenhand.measures.cells import _names
+
+    assert _names("sex × age", (("f", "old"),)) == ("sex", "age")
+    assert _names("sex", (("f", "old"),)) == ("attribute 0", "attribute 1")
+    assert _names("sex", ("f",)) == ("sex",)
+
+
+def test_values_that_several_groups_share_are_no_copies():
+    rng = np.random.default_rng(0)
+    s, a = np.repeat(rng.normal(size=200), 3), np.repeat(rng.integers(0, 2, 200), 3)
+    assert eh.Cells.from_rows(s, s, sensitive_features=a, edges=60_000).copied
+    mixed = np.where(np.arange(600) % 3, a, 1 - a)
+    assert not eh.Cells.from_rows(s, s, sensitive_features=mixed, edges=60_000).copied

@@ -7,6 +7,7 @@ import pytest
 from grids import pairwise
 
 import evenhand as eh
+from evenhand.data.criteria import INDEPENDENCE
 from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
 from evenhand.measures import effective
 from evenhand.measures.effective import (
@@ -227,3 +228,78 @@ def test_a_group_of_one_cluster_is_named_beside_few_clusters():
         ),
     ):
         check_effective_size(groups)
+
+
+# Sizes, shares and runs at the very numbers that decide.
+
+
+@pytest.mark.parametrize(("heavy", "weightless"), [(2, 2), (10, 11)])
+def test_a_group_at_the_limit_is_not_named(heavy, weightless):
+    """Half of its rows, and ten of them."""
+    own = np.repeat([1.0, 0.0], [heavy, weightless])
+    a = np.repeat([0, 1], [200, len(own)])
+    weight = np.r_[1.0 + weightless, np.ones(199), own]  # 1 on average
+    groups = resolve_groups(a, n_rows=len(a), sample_weight=weight)
+    assert group_sizes(groups)[1] == heavy
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_effective_size(groups)
+    weight[200] = 0.5
+    with pytest.warns(EffectiveSizeWarning, match="effective rows in '1'"):
+        check_effective_size(resolve_groups(a, n_rows=len(a), sample_weight=weight))
+
+
+def test_many_values_that_repeat_do():
+    rng = np.random.default_rng(0)
+    assert effective._hardly_repeats(rng.random(100_000))
+    assert not effective._hardly_repeats(np.repeat(rng.random(50_000), 2))
+    assert not effective._hardly_repeats(rng.random(99_999))
+
+
+def told(values, a, left, **others):
+    groups = resolve_groups(a, n_rows=len(a))
+    limit = {"s": left * groups.entropy}
+    return list(effective._shared_values({"s": values, **others}, limit, groups))
+
+
+def test_values_that_tell_the_group_at_the_limits_of_what_that_is():
+    values = np.repeat(np.arange(20.0), 10)
+    a = np.arange(200) // 10 % 2
+    assert "gives the group away" in " ".join(told(values, a, 0.1))
+    assert not told(values, a, 0.11)
+    # Two of 200 rows are of the other group: not nearly all.
+    a[[0, 10]] = 1 - a[[0, 10]]
+    assert not told(values, a, 0.05)
+    a[10] = 1 - a[10]
+    assert told(values, a, 0.05)
+
+
+def test_rows_that_share_a_score_and_differ_in_the_target_are_one_unit():
+    values = np.repeat(np.arange(20.0), 10)
+    a = np.arange(200) // 10 % 2
+    y = np.tile(np.repeat([0.0, 1.0], 5), 20)
+    (sentence,) = told(values, a, np.inf, y=y)
+    assert "as those of one person are" in sentence
+    assert not told(values, a, np.inf, y=values)
+
+
+def test_runs_are_looked_for_in_two_hundred_rows():
+    rng = np.random.default_rng(1)
+    person = np.arange(204) // 6
+    values = rng.permutation(34)[person] + 1e-3 * rng.random(204)
+    a = rng.permutation(34)[person] % 2
+    (sentence,) = told(values, a, np.inf)
+    assert "about 6 places higher" in sentence
+
+
+def test_independent_rows_do_not_depend_on_units():
+    rng = np.random.default_rng(0)
+    cluster = np.arange(600) // 5
+    groups = resolve_groups(rng.permutation(120)[cluster] % 2, n_rows=600, cluster=cluster)
+    s = rng.normal(size=120)[cluster] + rng.normal(size=600)
+    rows = [
+        effective.independent_rows(INDEPENDENCE, {"s": unit * s + unit}, groups)
+        for unit in (1.0, 1e6, 1e-6)
+    ]
+    np.testing.assert_allclose(rows, rows[0], rtol=1e-6)
+    assert rows[0] < 600

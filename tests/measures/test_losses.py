@@ -243,3 +243,13 @@ def test_links_invert_and_stay_positive():
 
 def test_an_estimator_without_a_say_is_measured_by_r2():
     assert accuracy_of(object()) is R2
+
+
+def test_the_width_of_a_quantile_is_taken_again_where_it_is_asked_for():
+    rest = np.random.default_rng(0).normal(size=500)
+    given = get_loss("quantile", quantile=0.3)
+    first = given.fixed(rest, None, 3)
+    assert given.width is None
+    assert first.fixed(4.0 * rest, None, 3) is first
+    again = first.fixed(4.0 * rest, None, 3, again=True)
+    assert again.width == pytest.approx(4.0 * first.width)

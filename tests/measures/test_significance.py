@@ -508,3 +508,13 @@ def test_draws_of_few_rows_say_what_chi_squared_says(criterion, monkeypatch):
         wanted = stats.chi2.sf(found.statistic, found.dof)
         assert found.p_value == pytest.approx(wanted, abs=0.04)
     assert found.p_value < 0.01
+
+
+def test_of_two_groups_the_small_one_is_not_merged():
+    rng = np.random.default_rng(0)
+    a = np.r_[np.zeros(200), np.ones(3)]
+    found = run("independence", rng.normal(size=203), rng.normal(size=203), a)
+    assert "merged" not in found.method
+    three = np.r_[np.zeros(200), np.ones(3), np.full(3, 2)]
+    found = run("independence", rng.normal(size=206), rng.normal(size=206), three)
+    assert "2 groups of fewer than 5 rows merged" in found.method

@@ -337,3 +337,73 @@ def test_a_group_of_one_cluster_rejects_nothing():
     cluster = np.repeat(np.arange(30), 10)
     s = rng.normal(size=300) + 0.5 * rng.normal(size=30)[cluster]
     assert run("independence", s, s, (cluster == 0).astype(int), cluster=cluster).p_value > 0.05
+
+
+# Limits and combinations.
+
+
+def test_a_difference_of_rounding_has_no_ranks():
+    y = np.array([0.0, 0.0, 1e12])
+    assert units.difference(np.array([1.0, 0.0, 1e12]), y) is None
+    assert units.difference(np.array([1.5, 0.0, 1e12]), y) is not None
+    assert units.difference(np.array([np.inf, 0.0, 1.0]), y) is None
+
+
+def test_rows_that_are_scanned():
+    assert units.scan_rows(100_000, 4) == slice(None)
+    assert len(units.scan_rows(100_001, 4)) == 50_000
+    assert units.scan_rows(80_000, 5) == slice(None)
+    assert len(units.scan_rows(80_001, 5)) <= 80_000
+    assert units.scan_rows(20_000, 1000) == slice(None)
+
+
+@pytest.mark.parametrize("p", [0.003, 0.2, 0.5])
+def test_equal_p_values_combine_to_the_same(p, monkeypatch):
+    monkeypatch.setattr(units, "_p_values", lambda levels: iter([np.full(7, p)]))
+    rng = np.random.default_rng(0)
+    cell = np.repeat(np.arange(4, dtype=np.int32), 16)
+    members = units.Members(rng.integers(0, 2, 64), None, 2)
+    assert units.scan_p_value([rng.random(64)], cell, members) == pytest.approx(p)
+
+
+def test_blocks_hold_cells_by_the_middle_of_their_rows(monkeypatch):
+    from evenhand.kernels import contrasts
+
+    seen = []
+    monkeypatch.setattr(contrasts, "scan_levels", lambda *given: seen.append(given[4]) or [])
+    rng = np.random.default_rng(0)
+    members = units.Members(rng.integers(0, 2, 64), None, 2)
+    for sizes, blocks in (((16, 16, 16, 16), [0, 1, 2, 3]), ((40, 8, 8, 8), [1, 2, 3, 3])):
+        cell = np.repeat(np.arange(4, dtype=np.int32), sizes)
+        assert np.isnan(units.scan_p_value([rng.random(64)], cell, members))
+        assert seen[-1].tolist() == blocks
+
+
+def test_no_p_value_of_a_level_exceeds_one():
+    level = np.ones((3, 2, 4))
+    level[..., 3] = [0.0, 5.0]
+    p = np.concatenate(list(units._p_values(level[None])))
+    assert p.max() == 1.0
+    assert p.min() > 0.0
+
+
+@pytest.mark.parametrize(("pairs", "merged"), [(8, 1), (7, 10)])
+def test_cells_that_hold_enough_clusters_stay(pairs, merged):
+    """Eight of ten rows are enough."""
+    cell = np.arange(10, dtype=np.int32)
+    cell[pairs:] = 0
+    cluster = np.zeros(10, dtype=np.intp)
+    kept, count, merge = units.clusters_in_cells(cell, 10, cluster)
+    assert merge == merged
+    assert (count == 10) == (merged == 1)
+    assert kept.max() < count
+
+
+def test_each_row_of_a_cluster_may_stand_for_it():
+    cluster = np.array([0, 0, 1, 1])
+    drawn = {
+        row
+        for seed in range(40)
+        for row in units.independent_rows(None, cluster, np.random.default_rng(seed)).tolist()
+    }
+    assert drawn == {0, 1, 2, 3}

@@ -189,3 +189,13 @@ def test_a_full_disk_leaves_nothing_half_written(command, tmp_path):
     assert "Traceback" not in done.stderr
     assert [file.name for file in out.iterdir()] == [os.path.basename(target[1])]
     assert (out / target[1]).read_text() == "before"
+
+
+def test_the_share_of_a_group_that_is_left_out():
+    frame = rows(400)
+    frame.loc[:1, "a"] = "few"
+    frame.loc[2:3, ["s", "y"]] = frame.loc[0:1, ["s", "y"]].to_numpy()
+    cells = cells_of(frame, **ROLES, edges=4)
+    kept, lost = suppress(cells, 3)
+    assert "100.0% of few" in lost
+    assert kept.count.min() >= 3

@@ -105,3 +105,12 @@ def test_messages():
     named = eh.Criterion("named", ("c",), ("c", "s"))
     with pytest.raises(ValueError, match="`given` must hold the column 'c'"):
         eh.FairnessRegularizer(named).bind(y, **fairness)
+
+
+def test_a_term_takes_one_column_beside_the_score():
+    both = eh.Variable(
+        "d", of=("s", "y", "z"), value=lambda s, y, z: s - y - z,
+        slope=lambda s, y, z: np.ones_like(s),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="at most one other to be trained for, got 'two'"):
+        eh.FairnessRegularizer(eh.Criterion("two", (), ("d",), variables=(both,)))
