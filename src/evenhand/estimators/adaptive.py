@@ -333,10 +333,13 @@ def _unranked(
     if few.mean() > 3.0 * few.std() / len(few) ** 0.5:
         return []
     inside, outside = model._row_losses(rows, basis)
-    means = [float(data.weight @ losses / data.weight.sum()) for losses in (inside, outside)]
+    mean_inside, mean_outside = (
+        float(data.weight @ losses / data.weight.sum()) for losses in (inside, outside)
+    )
     terms = float((groups.n_groups - 1) * basis.n_terms)
     words = f"quadratic, without ranks, {basis.n_terms} terms"
-    return [Rung(words, inside, outside, np.arange(n), *means, terms, terms)]
+    rung = Rung(words, inside, outside, np.arange(n), mean_inside, mean_outside, terms, terms)
+    return [rung]
 
 
 def _prior_bias(constant: Rung) -> float:
