@@ -233,7 +233,8 @@ def supplement(results: Results) -> str:
             picture(f"attribute_{d}", f"Methods that need the attribute on {name}"),
         ]
     text.append(
-        "Of every method the setting that is best over all bounds is drawn. The reduction of "
+        "Drawn are two of ours and the four others that are best over all bounds, each at its best "
+        "setting; the table at the end has them all. The reduction of "
         "Agarwal et al. bounds gaps between distribution functions and draws its scores at random, "
         "which costs R². Bounded group loss (fairlearn) equalizes errors, a different aim, and "
         "hardly moves either criterion. Fair ridge, Komiyama's method and CorrelationRemover see "
