@@ -166,16 +166,16 @@ def _runs(name: str, values: Array, groups: Groups) -> Iterator[str]:
     place = min(20, len(codes) // (15 * groups.n_groups))
     if place < 5:
         return
-    near = np.mean(codes[1:] == codes[:-1])
+    near = np.mean([np.mean(codes[k:] == codes[:-k]) for k in (1, 2)])
     far = np.mean([np.mean(codes[k:] == codes[:-k]) for k in range(place, place + 5)])
     spread = 1.0 - np.square(groups.shares).sum()
     # Rows so far apart also lie on both sides of where one group ends and another begins.
     across = (groups.n_groups - 1) * place / len(codes)
     chance = 5.0 * np.sqrt(far * (1.0 - far) / len(codes))
-    if near - far > across + max(0.12 * spread, chance):
+    if near - far > across + max(0.09 * spread, chance):
         yield (
-            f"{near:.0%} of the rows are of the same group as the row with the next higher "
-            f"{word_for(name)}, and {far:.0%} as a row about {place} places higher, so rows seem "
+            f"{near:.0%} of the rows are of the same group as one a place or two higher by the "
+            f"{word_for(name)}, and {far:.0%} as one about {place} places higher, so rows seem "
             "to come in runs, as those of one person do. Hint: if there are several rows of a "
             "person or a place, pass what they have in common as the cluster."
         )
