@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from .._core.threads import CHUNK
 from .primitives import jit, piece
 
 
@@ -57,8 +58,7 @@ def find_slots(values, edges):
     slot, counts = np.empty(len(values), dtype=np.int32), np.zeros(2 * len(edges) + 1)
     extent = np.array([values[0], values[0]])
     finite = edges[: np.searchsorted(edges, np.inf)]
-    low, center, high = np.quantile(finite, (0.25, 0.5, 0.75)) if len(finite) else (0.0, 0.0, 0.0)
-    inverse = 1.0 / (high - low) if high > low else 1.0
+    center, inverse = _scale(finite)
     # Number of edges below each bucket: an edge of a lower one is below the value.
     count = np.bincount(_buckets(finite, center, inverse), minlength=_BUCKETS + 1)
     first = np.concatenate([[0], np.cumsum(count)])
@@ -96,6 +96,22 @@ def _bucket(x, center, inverse):
     # Beyond, z/(1 + |z|) is 1 to the last digit, or infinity over itself.
     share = z / (1.0 + size) if size < 1e18 else math.copysign(1.0, z)
     return np.int64((0.5 + 0.5 * share) * _BUCKETS)
+
+
+def place_in_buckets(values):
+    """Bucket of each value, by the quartiles of some of them, and how many there are in each."""
+    some = values[:: len(values) // 4096 + 1]
+    scale, bucket = _scale(some[np.isfinite(some)]), np.empty(len(values), dtype=np.intp)
+    for start in range(0, len(values), CHUNK):
+        part = slice(start, start + CHUNK)
+        bucket[part] = _buckets(values[part], *scale)
+    return bucket, np.bincount(bucket, minlength=_BUCKETS + 1)
+
+
+def _scale(values):
+    """Center of the buckets and one over their scale."""
+    low, center, high = np.quantile(values, (0.25, 0.5, 0.75)) if len(values) else (0.0, 0.0, 0.0)
+    return center, 1.0 / (high - low) if high > low else 1.0
 
 
 def _buckets(values, center, inverse):
