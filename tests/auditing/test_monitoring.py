@@ -137,6 +137,29 @@ def test_means_of_the_same_people_are_no_surer_than_one_of_them():
     assert eh.monitor(frame, limits=limits, cluster="who", **names).state == "not enough data"
 
 
+def test_drift():
+    limits = eh.Tolerance(independence=0.5, drift=0.05)
+    calm = eh.monitor(series([0.4] * 6), limits=limits)
+    assert calm.state == "no change seen"
+    assert 0 < calm.possible["drift"] < 0.05
+    assert "Drift: a value of" in str(calm)
+    jump = series([0.2] * 6 + [1.8] * 3)
+    found = eh.monitor(jump, limits=limits)
+    assert (found.state, found.judged) == ("drifted beyond the limit", "violated")
+    (alarm,) = (alarm for alarm in found.alarms if alarm.kind == found.state)
+    assert "got worse by more than the limit: " in alarm.text
+    # A change that is tolerated is told, and is no reason to stop.
+    wide = eh.monitor(jump, limits={"drift": 0.5})
+    assert (wide.state, wide.alarms[0].kind) == ("no change seen", "changed")
+    assert eh.monitor(series([0.4] * 6, n=60), limits={"drift": 0.01}).state == "not enough data"
+    assert eh.monitor(series([0.4]), limits={"drift": 0.5}).possible["drift"] == 1.0
+    split = eh.monitor(crossed([0.0] * 6 + [1.2] * 3), limits={"drift": 0.05})
+    assert {"region", "region: z"} <= {a.part for a in split.alarms if a.kind == split.state}
+    y, a = np.arange(40.0), np.arange(40) % 2
+    with pytest.raises(ValueError, match="not ask for drift, which needs several periods"):
+        eh.audit(None, y, sensitive_features=a, estimator="logistic").verdict(limits)
+
+
 def test_limits():
     calm = eh.monitor(series([0.2] * 6), limits={"independence": 0.2})
     assert calm.state == "no change seen"
@@ -144,7 +167,7 @@ def test_limits():
     assert (high.state, high.judged) == ("above the limit", "violated")
     assert math.isnan(high.alarms[0].before)
     assert "above its limit since" in high.alarms[0].text
-    with pytest.raises(ValueError, match=r"`limits` must be on what is watched \(independence\)"):
+    with pytest.raises(ValueError, match=r"`limits` must be on what is watched \(independence, "):
         eh.monitor(series([0.0] * 2), limits={"separation": 0.1})
     with pytest.raises(ValueError, match="`limits` must lie between 0 and 1, got 2"):
         eh.monitor(series([0.0] * 2), limits={"independence": 2})

@@ -68,6 +68,25 @@ def test_clusters_and_the_estimator(scores, tmp_path):
     assert run(*words, "--cluster", "nobody").exit_code == 2
 
 
+def test_a_tolerance_is_watched(scores, tmp_path):
+    words = ("monitor", scores, "--time", "date", "-s", "premium", "-a", "region")
+    words = (*words, "--estimator", "logistic", "--tolerance", tmp_path / "t.toml")
+    eh.Tolerance(drift=0.9, independence=0.9).to_file(tmp_path / "t.toml")
+    done = run(*words, "--html", tmp_path / "m.html")
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "m.html").read_text()
+    assert "<dt>Tolerance</dt><dd>t.toml, last changed" in page
+    assert "<dt>SHA-256 of scores.csv</dt>" in page
+    assert "drift at most 0.9" in page
+    eh.Tolerance(drift=0.01).to_file(tmp_path / "t.toml", force=True)
+    done = run(*words)
+    assert done.exit_code == 1
+    assert done.output.startswith("Fairness over time: drifted beyond the limit")
+    assert "--limit and --tolerance must not both" in run(*words, "--limit", "drift=0.1").output
+    eh.Tolerance(smd=(-0.1, 0.1)).to_file(tmp_path / "t.toml", force=True)
+    assert "`limits` must be on what is watched" in " ".join(run(*words).output.split())
+
+
 def test_drivers_without_features(scores, tmp_path):
     path = tmp_path / "few.csv"
     pd.read_csv(scores)[["region", "premium"]].to_csv(path, index=False)

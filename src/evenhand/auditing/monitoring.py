@@ -37,10 +37,11 @@ from ..measures.cells import Cells
 from ..measures.entropies import estimate_entropies, get_estimator
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, measure, root_interval, upper_bound
 from .one_against_rest import candidates
+from .tolerance import DRIFT, Tolerance
 
 # Fewer people than this in a period, or fewer than two groups, say nothing by themselves.
 LEAST_PEOPLE = 20
-CHANGED, ABOVE = "changed", "above the limit"
+CHANGED, ABOVE, DRIFTED = "changed", "above the limit", "drifted beyond the limit"
 STEADY = "no change seen"
 # Fewer of a group, where it is watched by itself, say nothing either.
 LEAST_OF_GROUP = 5
@@ -72,6 +73,14 @@ class Level:
         grown = self.rate * max(value - max(self.value, 0.0), 0.0)
         return replace(self, value=value, stderr=math.sqrt(self.stderr**2 + grown))
 
+    def rise(self, before: Level, level: float) -> tuple[float, float]:
+        """Bounds of how far it lies above an earlier one, each as in :meth:`exceeds`."""
+        mine, its = max(self.value, 0.0), max(before.value, 0.0)
+        return (
+            mine - its - math.hypot(mine - self.low(level), before.high(level) - its),
+            mine - its + math.hypot(self.high(level) - mine, its - before.low(level)),
+        )
+
     def exceeds(self, other: Level, level: float) -> bool:
         """Whether it is above another by more than the distances to their bounds allow.
 
@@ -94,7 +103,7 @@ class Alarm:
     ----------
     at : str
         The period of the look.
-    kind : {"changed", "above the limit"}
+    kind : {"changed", "above the limit", "drifted beyond the limit"}
     criterion : str
     since : str
         The first period of the window that differs, or that is above the limit.
@@ -122,6 +131,7 @@ class Alarm:
                 f"{self.at})."
             )
         way = "worse" if self.after > self.before else "better"
+        way += " by more than the limit" if self.kind == DRIFTED else ""
         return (
             f"{name} got {way}: {max(self.before, 0):.4f} → {max(self.after, 0):.4f} since "
             f"{self.since} (seen at {self.at})."
@@ -227,7 +237,8 @@ class Monitor(Paged):
         seen", or "not enough data" if fewer than two periods could be measured, or a limit is not
         shown to be met."""
         kinds = {alarm.kind for alarm in self.alarms}
-        for kind in (ABOVE, CHANGED):
+        # Where it is said how large a change may be, smaller ones are tolerated.
+        for kind in (ABOVE, DRIFTED if DRIFT in self.limits else CHANGED):
             if kind in kinds:
                 return kind
         measured = [sum(not math.isnan(x.value) for x in looks) for looks in self.looks.values()]
@@ -237,7 +248,7 @@ class Monitor(Paged):
     @property
     def judged(self) -> str:
         """The state in the words of verdicts: violated, holds, not enough data."""
-        return {ABOVE: VIOLATED, CHANGED: VIOLATED, STEADY: HOLDS}.get(self.state, OPEN)
+        return {STEADY: HOLDS, OPEN: OPEN}.get(self.state, VIOLATED)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row for each period and criterion."""
@@ -385,7 +396,7 @@ def judge(
     total: Cells,
     *,
     criteria: Sequence[str],
-    limits: Mapping[str, float] | None,
+    limits: Mapping[str, float] | Tolerance | None,
     level: float,
     estimator: Any,
     notes: Sequence[str] = (),
@@ -418,11 +429,12 @@ def judge(
     band = level / len(watched)
     looks: dict[str, dict[str, tuple[Look, ...]]] = {about: {} for about in parts}
     alarms: list[Alarm] = []
-    detectable, possible = {}, {}
+    detectable: dict[str, float] = {}
+    possible: dict[str, float] = {}
     unknown = total.n_unknown / max(total.n + total.n_unknown, 1)
     for criterion in watched:
-        name, limit = criterion.name, asked.get(criterion.name)
-        own = band / len(parts) / (1 if limit is None else 2)
+        name, limit, drift = criterion.name, asked.get(criterion.name), asked.get(DRIFT)
+        own = band / len(parts) / (1 + (limit is not None) + (drift is not None))
         for about in parts:
             one = Series([period[about].get(name) for period in readings])
             looks[about][name] = tuple(_looks(names, sizes, one, band))
@@ -430,6 +442,10 @@ def judge(
             alarms += raised
             if limit is not None:
                 alarms += _above(names, one, limit, own, (name, about))
+            if drift is not None:
+                drifted, most = _drifts(names, one, drift, (own, level), (name, about))
+                alarms += drifted
+                possible[DRIFT] = max(possible.get(DRIFT, 0.0), most)
             if not about:
                 detectable[name] = _smallest_rise(one, since, own)
                 upper = one.mean(since).high(level) if since else 1.0
@@ -485,9 +501,11 @@ def spent(level: float, look: int) -> float:
 
 
 def _checked_limits(
-    limits: Mapping[str, float] | None, watched: Sequence[Criterion]
+    limits: Mapping[str, float] | Tolerance | None, watched: Sequence[Criterion]
 ) -> dict[str, float]:
-    names = [criterion.name for criterion in watched]
+    names = [criterion.name for criterion in watched] + [DRIFT]
+    if isinstance(limits, Tolerance):
+        limits = {name: ends[1] for name, ends in limits.clauses}
     for name, value in (limits or {}).items():
         if name not in names:
             raise InputError(
@@ -587,3 +605,23 @@ def _above(
                 since = names[seen[-m]]
                 return [Alarm(names[t], ABOVE, criterion, since, math.nan, mean.value, part)]
     return []
+
+
+def _drifts(
+    names: Sequence[str], series: Series, limit: float, levels: tuple[float, float],
+    about: tuple[str, str],
+) -> tuple[list[Alarm], float]:  # fmt: skip
+    """The last 1, 2, 4, … periods that rose beyond the limit, and the largest rise possible.
+
+    Of a part the rise that is estimated, as only the worst of them has to stand out.
+    """
+    alarms: list[Alarm] = []
+    own, level = levels
+    most = 0.0 if about[1] or len(series.known) > 1 else 1.0
+    for m, before, after, chance in _compare(series, series.known, spent(own, len(series.known))):
+        since, ends = names[series.known[-m]], (before.value, after.value)
+        if after.rise(before, chance)[0] > limit and not alarms:
+            last = names[series.known[-1]]
+            alarms.append(Alarm(last, DRIFTED, about[0], since, *ends, about[1]))
+        most = max(most, ends[1] - ends[0] if about[1] else after.rise(before, level)[1])
+    return alarms, most

@@ -31,6 +31,8 @@ from .impact import (
 
 FORMAT = "evenhand.tolerance"
 VERSION = 1
+# The largest rise of a criterion over time, which a monitor judges.
+DRIFT = "drift"
 _SETTINGS = ("level", "reference", "favorable", "at", "cutoffs", "smallest")
 # Clauses that one number will do for: a largest distance, and a largest absolute value.
 _LARGEST, _ABSOLUTE = ("kolmogorov_smirnov", "wasserstein"), ("dsm",)
@@ -38,12 +40,12 @@ _LARGEST, _ABSOLUTE = ("kolmogorov_smirnov", "wasserstein"), ("dsm",)
 
 def clause_names() -> list[str]:
     """All clauses there are: criteria, numbers of groups, adjusted gaps."""
-    return [*CRITERIA, *WITH_CONTROLS, *WORDS, *ADJUSTED]
+    return [*CRITERIA, *WITH_CONTROLS, DRIFT, *WORDS, *ADJUSTED]
 
 
 def of_information(clause: str) -> bool:
     """Whether a clause is a limit on normalized information."""
-    return clause in CRITERIA or clause in WITH_CONTROLS
+    return clause in CRITERIA or clause in WITH_CONTROLS or clause == DRIFT
 
 
 @dataclass(frozen=True, init=False)
@@ -70,7 +72,8 @@ class Tolerance:
         Groups of a smaller share of the rows are judged together.
     **clauses : number, or (low, high)
         For `independence`, `separation`, `sufficiency` and `conditional` (independence among people
-        with the same `controls`) the largest normalized information, above 0 and below 1. For
+        with the same `controls`) the largest normalized information, above 0 and below 1. So for
+        `drift`, the largest rise of a criterion over time, which :func:`monitor` judges. For
         `smd`, `mean_difference`, `mean_ratio`, `actual_expected`, `actual_expected_ratio`,
         `impact_ratio` and `odds_ratio` the range of every group's number, and for `adjusted_gap`
         and `adjusted_percent` that of the gap which the `controls` of the audit leave, in units of

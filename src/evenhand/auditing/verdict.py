@@ -34,7 +34,7 @@ from .impact import (
     number_alone,
 )
 from .influence import find_reference, holm
-from .tolerance import Tolerance, check_level, of_information
+from .tolerance import DRIFT, Tolerance, check_level, of_information
 
 if TYPE_CHECKING:
     from .result import Audit
@@ -232,6 +232,11 @@ def _unknown(audit: Audit) -> Iterator[str]:
 
 def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
     """Refuse clauses on what the audit has not measured."""
+    if DRIFT in tolerance:
+        raise InputError(
+            "tolerance", "not ask for drift, which needs several periods",
+            hint="pass it to evenhand.monitor as `limits`.",
+        )  # fmt: skip
     has_target = "mean_target" in audit._groups.columns
     lacking = [
         name

@@ -12,9 +12,7 @@ import typer
 
 from .._core.files import TableError, write_text
 from .._core.progress import waiting
-from .._core.provenance import last_changed
 from ..report.view import Table, View, view_of
-from ..report.words import clean
 from ..tables.readers import open_table, read_table
 from ..training.model_files import load_table_model
 from . import options as group
@@ -31,6 +29,7 @@ from .terminal import (
     say_json,
     show_result,
     show_view,
+    tolerance_facts,
 )
 
 if TYPE_CHECKING:
@@ -281,15 +280,6 @@ def read_rules(judging: group.Judging, has_target: bool) -> group.Judging:
         judging, rule=tolerance, favorable=favorable, reference=reference or "largest",
         cutoffs=cutoffs, limits=limits,
     )  # fmt: skip
-
-
-def tolerance_facts(file: Path | None) -> dict[str, str]:
-    """For the report: the file of the tolerance, and when it was last changed."""
-    if file is None:
-        return {}
-    changed = last_changed(file)
-    when = "" if changed is None else f", last changed {changed:%Y-%m-%d %H:%M UTC}"
-    return {"Tolerance": f"{clean(file.name)}{when}"}
 
 
 def with_dropped(audits: Mapping[str, Audit], dropped: int) -> dict[str, Audit]:

@@ -449,16 +449,18 @@ def parse_bands(columns: Roles) -> dict[str, Edges]:
     return bands
 
 
-def parse_limits(option: str, texts: Sequence[str], has_target: bool = True) -> dict[str, float]:
-    """``separation=0.05`` → {"separation": 0.05}."""
+def parse_limits(
+    option: str, texts: Sequence[str], has_target: bool = True, more: Sequence[str] = ()
+) -> dict[str, float]:
+    """``separation=0.05`` → {"separation": 0.05}; `more` are names beside criteria."""
     limits: dict[str, float] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         name = name.strip()
-        if not sign or name not in CRITERIA:
+        if not sign or name not in (*CRITERIA, *more):
             raise TableError(
-                f"{option} must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
-                f"{text!r}. Hint: {option} separation=0.05"
+                f"{option} must be CRITERION=LIMIT with one of {', '.join([*CRITERIA, *more])}, "
+                f"got {text!r}. Hint: {option} separation=0.05"
             )
         if name in limits:
             raise TableError(f"{option} names {name} twice. Hint: give one limit for each.")
@@ -467,7 +469,7 @@ def parse_limits(option: str, texts: Sequence[str], has_target: bool = True) -> 
             raise TableError(
                 f"{option} must have a limit between 0 and 1, got {value!r} for {name}."
             )
-        if "y" in CRITERIA[name].needs and not has_target:
+        if name in CRITERIA and "y" in CRITERIA[name].needs and not has_target:
             raise TableError(f"{option} {name} needs --target: it compares true outcomes.")
     return limits
 

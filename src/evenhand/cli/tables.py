@@ -13,12 +13,13 @@ import typer
 from .._core.files import TableError, list_files
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
+from ..data.criteria import CRITERIA
 from ..report.words import clean
 from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option, parse_bands, parse_limits
 from .rows import check_levels
-from .terminal import command, deliver, leave, note, run_facts, say
+from .terminal import command, deliver, leave, note, run_facts, say, tolerance_facts
 
 if TYPE_CHECKING:
     from ..measures.cells import Cells
@@ -302,8 +303,11 @@ class Watching(group.CountedColumns, group.Counting):
     )
     criterion: list[str] = option("What is watched; repeatable.", default=[])
     limit: list[str] = option(
-        "Value not to be exceeded, as criterion=0.05; repeatable.", default=[]
+        "Value not to be exceeded, as criterion=0.05, or drift=0.02 for the largest rise that is "
+        "tolerated; repeatable.",
+        default=[],
     )
+    tolerance: Path | None = option("File that says what is tolerated, in place of --limit.")
     level: float = option("Chance of a false alarm over all looks.", default=0.05)
     estimator: str = option("How to estimate: auto, logistic or lspc.", default="auto")
     cluster: str | None = option(group.CLUSTER)
@@ -324,14 +328,20 @@ def monitor(
 
     Of counts alone: evenhand monitor 2024-01.cells 2024-02.cells 2024-03.cells
     """
+    from ..auditing.tolerance import DRIFT, Tolerance
     from ..measures.measures import OPEN, VIOLATED
     from ..tables.monitor import monitor as watch
 
     asked = Asked(files, watching.engine, watching, {})
     asked.check()
-    limits = parse_limits("--limit", watching.limit)
+    limits = parse_limits("--limit", watching.limit, more=[DRIFT])
+    if watching.tolerance is not None:
+        if limits:
+            raise TableError("--limit and --tolerance must not both be given.")
+        limits = {name: ends[1] for name, ends in Tolerance.from_file(watching.tolerance).clauses}
+    criteria = dict.fromkeys([*watching.criterion, *(name for name in limits if name in CRITERIA)])
     wanted: dict[str, Any] = {
-        "criteria": list(dict.fromkeys([*watching.criterion, *limits])) or ["independence"],
+        "criteria": list(criteria) or ["independence"],
         "limits": limits,
         "level": watching.level,
         "estimator": watching.estimator,
@@ -345,7 +355,7 @@ def monitor(
         with waiting("Counting and measuring"):
             result = watch(table, period=_unit(watching.period or ["month"]), **names, **wanted)
     style = "bold red" if result.judged == VIOLATED else ""
-    facts = {**asked.source_facts(), **run_facts()}
+    facts = {**asked.source_facts(), **tolerance_facts(watching.tolerance), **run_facts()}
     period = f"{result.periods[0]} to {result.periods[-1]}"
     deliver(result, output, style, about={**asdict(about), "period": period}, source=facts)
     leave({VIOLATED: "fail", OPEN: "not enough data"}.get(result.judged, "pass"))

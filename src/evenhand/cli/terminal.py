@@ -12,12 +12,14 @@ import warnings
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from .._core.provenance import last_changed
 from .._core.validation import InputError
 from ..data.labels import ManyValues
 from ..report.view import WIDTH, View, view_lines, view_of
@@ -95,6 +97,15 @@ def run_facts(seed: int | None = None) -> dict[str, Any]:
     """For the report: the seed, and the command as it was typed."""
     seeded = {} if seed is None else {"Seed": seed}
     return {**seeded, "Command": shlex.join(["evenhand", *sys.argv[1:]])}
+
+
+def tolerance_facts(file: Path | None) -> dict[str, str]:
+    """For the report: the file of the tolerance, and when it was last changed."""
+    if file is None:
+        return {}
+    changed = last_changed(file)
+    when = "" if changed is None else f", last changed {changed:%Y-%m-%d %H:%M UTC}"
+    return {"Tolerance": f"{clean(file.name)}{when}"}
 
 
 def leave(*outcomes: str) -> None:

@@ -18,6 +18,7 @@ from .._core.files import list_files
 from .._core.validation import InputError, check_column
 from ..auditing.audits import counted_by
 from ..auditing.monitoring import Monitor, check_watch, judge
+from ..auditing.tolerance import Tolerance
 from ..data.criteria import get_criterion
 from ..data.labels import doubtful_labels, sorted_labels
 from ..data.sample import Sample
@@ -443,7 +444,7 @@ def monitor(
     frequency: str | None = None,
     cluster: str | None = None,
     criteria: Sequence[str] = ("independence",),
-    limits: Mapping[str, float] | None = None,
+    limits: Mapping[str, float] | Tolerance | None = None,
     level: float = 0.05,
     estimator: Any = "auto",
     engine: str | None = None,
@@ -472,9 +473,10 @@ def monitor(
         several. Errors then count clusters. Rows are read into memory for it; cells have none.
     criteria : sequence of str
         What is watched.
-    limits : mapping of criterion → float, optional
-        Values that should not be exceeded; the chance of a false alarm is then shared equally
-        between limits and changes.
+    limits : mapping of criterion → float, or Tolerance, optional
+        Values that should not be exceeded, and "drift", the largest rise that is tolerated of the
+        last 1, 2, 4, … periods over those before them; smaller changes are then no reason to stop.
+        The chance of a false alarm is shared equally between limits and changes.
     level : float
         Chance of one or more false alarms, however long the series and however often one looks.
     estimator : {"auto", "logistic", "lspc"}
