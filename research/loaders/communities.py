@@ -54,13 +54,13 @@ _RACE_SHARES = {
 # Ties of the largest share (8 rows) go to the first column in the order of the file.
 _RACE_ORDER = ("racepctblack", "racePctWhite", "racePctAsian", "racePctHisp")
 _RULES = ("threshold", "largest")
+_MISSING = ("drop", "zero")
 
 _DESCRIPTION = """\
 Violent crimes per person (rescaled to 0-1) in 1,994 US communities, from the 1990 census and 1995
 FBI reports. Every column was rescaled to 0-1 and clipped at three standard deviations by the
-donor. Left out: the five identifiers (state, county, community, communityname, fold) and the 23
-predictors with missing values (22 police columns, each missing in 1,675 communities, and
-OtherPerCap). {groups} Shares were rescaled column by column, so neither published rule means "most
+donor. Left out: the five identifiers (state, county, community, communityname, fold). {missing}
+{groups} Shares were rescaled column by column, so neither published rule means "most
 residents are". {race_columns}"""
 
 _GROUPS = {
@@ -69,6 +69,14 @@ _GROUPS = {
         "Groups: the largest of the four rescaled racial shares (white 1,572, black 219, "
         "hispanic 115, asian 88)."
     ),
+}
+
+_HOLES = {
+    "drop": (
+        "Left out too: the 23 predictors with missing values (22 police columns, each missing in "
+        "1,675 communities, and OtherPerCap)."
+    ),
+    "zero": "Missing values, of 22 police columns in 1,675 communities and one more, are 0.",
 }
 
 _PROVENANCE = f"""\
@@ -84,7 +92,9 @@ _CITATION = (
 )
 
 
-def load_communities(*, race_rule: str = "threshold", include_sensitive: bool = True) -> Dataset:
+def load_communities(
+    *, race_rule: str = "threshold", include_sensitive: bool = True, missing: str = "drop"
+) -> Dataset:
     """Load Communities and Crime: 1,994 communities, 99 features, violent crimes per person.
 
     The file is looked for in the folder named by ``EVENHAND_DATA``, then in the cache, then
@@ -99,6 +109,8 @@ def load_communities(*, race_rule: str = "threshold", include_sensitive: bool = 
         the first in the order of the file wins (8 rows). Both are in use; say which.
     include_sensitive : bool
         Keep the four racial shares in X, as published comparisons do.
+    missing : {"drop", "zero"}
+        Leave out columns with missing values, or take 0 for these, as some published work does.
 
     Returns
     -------
@@ -106,10 +118,14 @@ def load_communities(*, race_rule: str = "threshold", include_sensitive: bool = 
         Target `ViolentCrimesPerPop`.
     """
     _fetch.check_option("race_rule", race_rule, _RULES)
+    _fetch.check_option("missing", missing, _MISSING)
     rows = list(csv.reader(io.StringIO(_fetch.read(_FILE).decode("ascii"))))
     predictors = range(_N_IDENTIFIERS, len(_COLUMNS) - 1)
-    complete = [j for j in predictors if all(row[j] != "?" for row in rows)]
-    table = {_COLUMNS[j]: np.array([float(row[j]) for row in rows]) for j in complete}
+    kept = [j for j in predictors if missing == "zero" or all(row[j] != "?" for row in rows)]
+    table = {
+        _COLUMNS[j]: np.array([0.0 if row[j] == "?" else float(row[j]) for row in rows])
+        for j in kept
+    }
     if race_rule == "threshold":
         sensitive = np.where(table["racepctblack"] > 0.5, "black", "other")
     else:
@@ -125,6 +141,7 @@ def load_communities(*, race_rule: str = "threshold", include_sensitive: bool = 
         sensitive_name="race",
         description=_DESCRIPTION.format(
             groups=_GROUPS[race_rule],
+            missing=_HOLES[missing],
             race_columns=(
                 "The four racial shares are among the features."
                 if include_sensitive

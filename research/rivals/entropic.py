@@ -70,6 +70,8 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         β in units of the variance of η.
     n_levels : int
         Size of the grid.
+    bounds : (float, float), optional
+        Ends of the grid; the 0.5 % and 99.5 % quantiles of η when left out.
     output : {"mean", "mode", "draw"}
         What stands for π: its mean; its likeliest level; or a level drawn from it, which is what
         the guarantee above is about, and gives equal people different scores. It can be changed
@@ -103,8 +105,7 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     The published method draws a level, and runs stochastic gradient descent with its own choice of
-    L and β; here the whole sample is used at once, on the same objective. Scores stay between the
-    0.5 % and 99.5 % quantiles of η.
+    L and β; here the whole sample is used at once, on the same objective.
 
     References
     ----------
@@ -123,6 +124,7 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         tolerance: float = 0.0,
         temperature: float = 0.1,
         n_levels: int = 30,
+        bounds: tuple[float, float] | None = None,
         output: str = "mean",
         group_classifier: Any = None,
         cv: Any = 5,
@@ -134,6 +136,7 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.tolerance = tolerance
         self.temperature = temperature
         self.n_levels = n_levels
+        self.bounds = bounds
         self.output = output
         self.group_classifier = group_classifier
         self.cv = cv
@@ -215,7 +218,7 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.group_shares_ = weight @ posterior
         order = np.argsort(score, kind="stable")
         rank = np.cumsum(weight[order])
-        low, high = score[order][np.searchsorted(rank, [TAIL, 1.0 - TAIL])]
+        low, high = self.bounds or score[order][np.searchsorted(rank, [TAIL, 1.0 - TAIL])]
         self.levels_ = np.linspace(low, high, int(self.n_levels))
         self._center = float(weight @ score)
         spread = float(np.sqrt(weight @ np.square(score - self._center)))
@@ -259,15 +262,9 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         check_share(self.interpolation, "interpolation")
         check_choice(self.output, "output", OUTPUTS)
         score = check_column(self.estimator_.predict(X), "scores")
-        tilt = 1.0 - self._posterior(X) / self.group_shares_
-        levels = self._standardized(self.levels_)
         fair = np.empty(len(score))
         uniform = np.random.default_rng(self._seed).random(len(score))
-        for rows in _blocks(len(score)):
-            chance, _ = _choice(
-                self._standardized(score[rows]), tilt[rows], levels, self.multipliers_,
-                float(self.temperature),
-            )  # fmt: skip
+        for rows, chance in self._chances(X, score):
             if self.output == "mean":
                 fair[rows] = chance @ self.levels_
             elif self.output == "mode":
@@ -277,6 +274,29 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 fair[rows] = self.levels_[np.minimum(passed, len(self.levels_) - 1)]
         t = float(self.interpolation)
         return (1.0 - t) * score + t * fair
+
+    def predict_levels(self, X: Any) -> Array:
+        """π, the chance of each of `levels_`, (n, L).
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or frame
+            Features.
+        """
+        check_is_fitted(self, "multipliers_")
+        score = check_column(self.estimator_.predict(X), "scores")
+        return np.vstack([chance for _, chance in self._chances(X, score)])
+
+    def _chances(self, X: Any, score: Array) -> Iterator[tuple[slice, Array]]:
+        """π block by block, with the rows of each."""
+        tilt = 1.0 - self._posterior(X) / self.group_shares_
+        levels = self._standardized(self.levels_)
+        for rows in _blocks(len(score)):
+            chance, _ = _choice(
+                self._standardized(score[rows]), tilt[rows], levels, self.multipliers_,
+                float(self.temperature),
+            )  # fmt: skip
+            yield rows, chance
 
     def _check_parameters(self) -> None:
         check_share(self.interpolation, "interpolation")

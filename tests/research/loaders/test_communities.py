@@ -65,6 +65,16 @@ def test_race_shares_can_be_left_out(load):
     assert "not among the features" in data.description
 
 
+def test_missing_values_can_be_zero(load):
+    data, complete = load(missing="zero"), load()
+    assert data.X.shape == (1994, 122)
+    known = [data.feature_names.index(name) for name in complete.feature_names]
+    np.testing.assert_array_equal(data.X[:, known], complete.X)
+    police = data.X[:, data.feature_names.index("PolicCars")]
+    assert 1675 <= (police == 0).sum() < 1994
+    assert "are 0" in data.description
+
+
 def test_reference_score(load, reference_score):
     assert reference_score(load()) == pytest.approx(0.656, abs=5e-4)
 
@@ -80,3 +90,5 @@ def test_words(load):
 def test_unknown_rule_is_refused():
     with pytest.raises(ValueError, match="`race_rule` must be one of threshold, largest, got 'x'"):
         load_communities(race_rule="x")
+    with pytest.raises(ValueError, match="`missing` must be one of drop, zero, got 'mean'"):
+        load_communities(missing="mean")

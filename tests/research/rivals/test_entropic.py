@@ -130,6 +130,15 @@ def test_a_group_told_exactly_gives_the_barycenter():
     assert np.abs(s - exact)[inside].mean() > 0.5
 
 
+def test_levels_are_those_asked_for_and_their_chances_give_the_scores():
+    X, y, a = _rows(400)
+    model = _fit(X, y, a, bounds=(-6.0, 6.0), n_levels=13)
+    np.testing.assert_array_equal(model.levels_, np.arange(-6.0, 7.0))
+    chance = model.predict_levels(X)
+    np.testing.assert_allclose(chance.sum(axis=1), 1.0)
+    np.testing.assert_allclose(chance @ model.levels_, model.predict(X))
+
+
 def test_interpolation_and_output_can_change_after_fit():
     X, y, a = _rows()
     model = _fit(X, y, a)
