@@ -10,6 +10,7 @@ import pages.reproduction_tables as table
 from common import ALPHA, LSAC_ROWS, SEED
 from evidence import RESULTS
 from pages.markdown import origin, picture
+from pages.other_papers import section as other_papers
 from pages.penalties import minima, what_we_had_wrong
 from pages.reproduction_tables import (
     CLEAR,
@@ -424,6 +425,7 @@ def build() -> str:
         minima(results),
         what_we_had_wrong(results),
         final_table(results),
+        other_papers(),
         origin("reproduction"),
     ]
     text = "\n\n".join(part.strip() for part in parts) + "\n"

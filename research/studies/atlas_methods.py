@@ -36,6 +36,8 @@ PAIRS = _grid(0.02, 1e4, 9, 0.0)
 SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.5, 2e-3, 7)), 0.0)
 STEPS = tuple(float(f"{v:.4g}") for v in np.linspace(0, 1, 9))
 GAPS = _grid(0.4, 0.02, 5)
+TOLERANCES = (1.0, 0.4, 0.2, 0.1, 0.05, 0.02, 0.0)
+POWERS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,27 @@ def _barycenter(folds: int | None) -> Callable[[float], Any]:
     )  # fmt: skip
 
 
+def _reweighed(league: str) -> tuple[Variant, ...]:
+    """FairReweighing at several widths; its strength is the exponent of the weights."""
+    return tuple(
+        Variant(f"{density} {width:g}, {league}", partial(_powered, density, width), POWERS)
+        for density, width in (("kernel", 0.1), ("kernel", 0.5), ("neighbor", 0.5))
+    )
+
+
+def _powered(density: str, width: float, power: float) -> Any:
+    return rivals.FairReweighing(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), density=density, width=width, strength=power
+    )
+
+
+def _binned(bins: int, output: str) -> Callable[[float], Any]:
+    return lambda tolerance: rivals.HistogramTransport(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), tolerance=tolerance, n_bins=bins,
+        output=output, cv=5, random_state=SEED,
+    )  # fmt: skip
+
+
 OURS = [
     Method("linear", BLIND, _both("linear"), True),
     Method("linear, degree 3", BLIND, _both("linear, degree 3", basis="degree3"), True),
@@ -161,12 +184,17 @@ RIVALS = [
     # Its temperature moves R² by less than .006 at a bound, and by less than .002 mostly.
     Method("entropic optimum (Taturyan)", BLIND, _one(
         "entropic, temperature 0.1", _entropic(0.1), STEPS)),
+    Method("FairReweighing", BLIND, _reweighed(BLIND)),
     Method("fair ridge (Scutari)", KNOWN, _one("fair ridge", lambda r: rivals.KomiyamaRegressor(
         unfairness=r, alpha=ALPHA), SHARES)),
     Method("Komiyama", KNOWN, _one("Komiyama", lambda r: rivals.KomiyamaRegressor(
         unfairness=r, method="komiyama", alpha=ALPHA), SHARES)),
     # EquiPy is the same method: a test shows that the scores agree.
     Method("barycenter", KNOWN, _one("barycenter, out of fold", _barycenter(5), STEPS)),
+    Method("histograms (Xian)", KNOWN, tuple(Variant(
+        f"{bins} bins, {output}", _binned(bins, output), TOLERANCES)
+        for bins, output in ((20, "draw"), (40, "draw"), (40, "mean")))),
+    Method("FairReweighing, attribute", KNOWN, _reweighed(KNOWN)),
     Method("CorrelationRemover", KNOWN, _one("CorrelationRemover", _fairlearn, STEPS)),
 ]  # fmt: skip
 METHODS = {method.name: method for method in [*OURS, *RIVALS]}

@@ -229,3 +229,54 @@ def test_at_a_bound_by_straight_lines():
     assert boosters.at_bound(u, r2, 0.15) == pytest.approx(0.85)
     assert boosters.at_bound(u, r2, 0.1) == pytest.approx(0.8)
     assert boosters.at_bound(u + 0.1, r2, 0.05) == ""
+
+
+# Rivals in their papers' measures -----------------------------------------------------------------
+
+
+def test_the_farthest_two_distribution_functions_are_apart():
+    from studies.published import farthest, farthest_levels
+
+    a = np.repeat([0, 1], [30, 70])
+    assert farthest(np.arange(100.0), a) == pytest.approx(0.7)
+    level = np.random.default_rng(0).integers(0, 5, 100)
+    assert farthest_levels(np.eye(5)[level], a) == pytest.approx(farthest(level.astype(float), a))
+
+
+def test_information_of_a_paper_is_what_the_score_adds_to_the_target():
+    from studies.published import information
+
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 2000)
+    y = rng.normal(size=2000) + a
+    assert abs(information(y, y + rng.normal(size=2000), a, 0)[1]) < 0.003
+    # Target and score are two looks at the group: together they set the groups √2 apart, not 1.
+    z = np.linspace(-9, 9, 20_001)
+
+    def entropy(apart):
+        density = np.exp(-0.5 * (z - apart / 2) ** 2) / np.sqrt(2 * np.pi)
+        return float(np.trapezoid(density * np.log1p(np.exp(-apart * z)), z))
+
+    nats, share = information(y, rng.normal(size=2000) + a, a, 0)
+    expected = entropy(1.0) - entropy(np.sqrt(2.0))
+    assert nats == pytest.approx(expected, abs=0.02)
+    assert share == pytest.approx(expected / entropy(1.0), abs=0.03)
+
+
+def test_a_sweep_is_read_off_where_a_rival_is():
+    from studies.published import _matched
+
+    def splits(r2, gap):
+        return np.array([[1.0 - r2 - e, r2 + e, gap] for e in (-0.01, 0.01)])
+
+    values = {
+        "kernel": splits(0.50, 0.10),
+        "FairRidge 0": splits(0.60, 0.30),
+        "FairRidge 1": splits(0.54, 0.15),
+        "FairRidge 2": splits(0.48, 0.05),
+    }
+    (row,) = _matched("reweighing", "lsac", "kernel", "FairRidge", values)
+    assert (row["r2"], row["gap"]) == pytest.approx((0.51, 0.10))
+    assert (row["ahead"], row["stderr"]) == pytest.approx((0.01, 0.0), abs=1e-12)
+    values["kernel"] = splits(0.50, 0.01)
+    assert not list(_matched("reweighing", "lsac", "kernel", "FairRidge", values))
