@@ -426,6 +426,15 @@ def slope(weighted: bool) -> Callable[..., Outcome]:
     return draw
 
 
+def slope_of_premiums(rng: Random, n: int) -> Outcome:
+    """Calibration slope 1 of lognormal premiums, where one in ten has a claim, lognormal too."""
+    a = rng.integers(0, 2, n)
+    s = rng.lognormal(0.0, 0.5, n)
+    y = np.where(rng.random(n) < 0.1, 10 * s * rng.lognormal(-0.5, 1.0, n), 0.0)
+    table = eh.audit(y, s, sensitive_features=a, estimator="logistic").groups
+    return read_entry(table, 1, "calibration_slope", 1.0)
+
+
 def weighted_mean(tied: bool) -> Callable[..., Outcome]:
     """Mean score under weights, which may go with the score."""
 
@@ -562,6 +571,7 @@ CASES = [
     Case("by group", "mean absolute error in families", "interval", 1_000, metric_by_group(True)),
     Case("tables", "calibration slope, unequal spread", "interval", 800, slope(False)),
     Case("tables", "calibration slope, weights", "interval", 800, slope(True)),
+    Case("tables", "calibration slope, lognormal claims", "interval", 800, slope_of_premiums),
     Case("tables", "mean, weights", "interval", 800, weighted_mean(False)),
     Case("tables", "mean, weights that go with it", "interval", 800, weighted_mean(True)),
     Case("tables", "mean outcome by exposure", "interval", 800, mean_by_exposure),

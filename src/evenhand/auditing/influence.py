@@ -170,15 +170,21 @@ class Entry:
         """Ends by Student's t, with as many degrees of freedom as effective units less one.
 
         Where few rows decide, freedom is that of their squares, (Σψ²)²/Σψ⁴ less one, and ends allow
-        for skewness. Slopes of pure premiums are covered in 94 to 96 % so, and in 83 to 90 % by t.
+        for skewness. A group whose few large values happen to be missing looks harmless by itself,
+        so tails are those of the group or of all groups together, the heavier ones. Slopes of
+        lognormal premiums and severities are covered in 93 to 97 % so, by t in 83 to 90 %.
         """
         freedom, skewness = np.maximum(self.rows.size - 1.0, 1e-300), np.zeros(len(self.value))
         stderr = self.stderr
         if self.few_decide:
             units = self.rows.by_unit(self.psi)
             two, three, four = (self.rows.moment(*[units] * p) for p in (2, 3, 4))
-            freedom = np.minimum(freedom, np.maximum(np.nan_to_num(two**2 / four) - 1.0, 1.0))
-            skewness = np.nan_to_num(three / two**1.5)
+            size, share = self.rows.size, self.rows.groups.shares
+            skewness, peak = np.nan_to_num(three / two**1.5), np.nan_to_num(four / two**2)
+            shape = (skewness * np.sqrt(size)) @ share / np.sqrt(size)
+            skewness = np.where(np.abs(shape) > np.abs(skewness), shape, skewness)
+            peak = np.maximum(peak, (peak * size) @ share / size)
+            freedom = np.minimum(freedom, np.maximum(np.nan_to_num(1.0 / peak) - 1.0, 1.0))
         errors = stdtrit(freedom, 0.5 + confidence_level / 2)
         low, high = (with_skewness(sign * errors, skewness) for sign in (1.0, -1.0))
         return self.value - low * stderr, self.value - high * stderr
