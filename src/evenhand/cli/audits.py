@@ -107,14 +107,14 @@ def audit(
     For example: evenhand audit scores.csv --target y --prediction s --sensitive race --html
     report.html
 
-    In a pipeline that must stop when a score drifts: evenhand audit scores.csv -y y -s s -a race
+    To stop a pipeline at a limit: evenhand audit scores.csv -y y -s s -a race
     --fail-above separation=0.05
 
-    Of tables beyond memory: evenhand audit "data/*.parquet" -y y -s s -a race
+    Tables beyond memory: evenhand audit "data/*.parquet" -y y -s s -a race
 
-    Of prices: evenhand audit policies.csv -y claims -s rate -a sex --exposure years --loss poisson
+    Prices: evenhand audit policies.csv -y claims -s rate -a sex --exposure years --loss poisson
 
-    Of groups imputed from surname and address: evenhand audit loans.csv -s rate --probability white
+    Groups inferred from surname and address: evenhand audit loans.csv -s rate --probability white
     --probability black --probability other
     """
     if columns.probability and columns.sensitive:
@@ -205,7 +205,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare two or more models on the same rows: measures side by side, who gains, who loses.
 
-    The target, the groups and all else but the scores are taken from the first file.
+    The target, the groups and everything except the scores are taken from the first file.
 
     For example: evenhand compare old.csv new.csv --target y --prediction s --sensitive race
 
@@ -330,7 +330,7 @@ class Clauses(group.Cutoffs):
 
     clause: list[str] = option(
         "Such as independence=0.01 or mean_ratio=0.95,1.05; an end may be left empty "
-        "(impact_ratio=0.8,). May be given several times. Without it, the file is read.",
+        "(impact_ratio=0.8,). May be given again. Without it, the file is read.",
         metavar="NAME=LIMIT",
         default=[],
     )

@@ -100,7 +100,7 @@ SEPARATOR = "Separator of a CSV file, if it is not recognized."
 _SCORE = "Column with the score."
 _BAND = (
     "Cut a --sensitive column of numbers or dates into bands, such as age:25,65 for under 25, 25 "
-    "to 64, 65 and over. May be given several times."
+    "to 64, 65 and over. May be given again."
 )
 
 
@@ -118,7 +118,7 @@ class Roles(Group):
     weight: str | None = option("Column with the weight of each row.", "-w")
     missing: list[str] = option(
         "Label that means 'not known' in --sensitive columns, such as NA; otherwise it is a group. "
-        "May be given several times.",
+        "May be given again.",
         default=[],
     )
 
@@ -135,7 +135,7 @@ class Columns(Roles):
     cluster: str | None = option(CLUSTER)
     control: list[str] = option(
         "Column with a legitimate factor: people with the same ones are compared, in units of the "
-        "score first. May be given several times.",
+        "score first. May be given again.",
         "-c",
         default=[],
     )
@@ -181,13 +181,13 @@ class AuditColumns(Columns):
     prediction: str | None = option("Column with the score to be audited.", "-s")
     probability: list[str] = option(
         "Column with the probability that a row belongs to the group of that name, in place of "
-        "--sensitive where groups were imputed. Give it once for each group; they must add up to 1 "
+        "--sensitive where groups were inferred. Give it for each group; they must add up to 1 "
         "in each row, and an empty cell means 'not known'.",
         default=[],
     )
     assume: str | None = option(
-        "What the score depends on, where groups were imputed: on the guess alone, or on the group "
-        "alone. Without it no limit is met by imputed groups.",
+        "What the score depends on, where groups were inferred: on their probabilities alone "
+        "(guess), or on the group alone. Without it inferred groups meet no limit.",
         choices=("guess", "group"),
     )
 
@@ -209,10 +209,10 @@ class TrainingColumns(Columns):
         "Column that separation conditions on in place of the target: a legitimate measure of "
         "risk. It is not a feature."
     )
-    drop: list[str] = option("Column not to be used as a feature. May be repeated.", default=[])
+    drop: list[str] = option("Column that is no feature. May be given again.", default=[])
     control: list[str] = option(
         "Column with a legitimate factor, for --criterion conditional. It stays a feature unless "
-        "--drop names it. May be given several times.",
+        "--drop names it. May be given again.",
         "-c",
         default=[],
     )
@@ -222,7 +222,7 @@ class DriverColumns(Roles):
     """Of a score whose features are looked at."""
 
     cluster: str | None = option(CLUSTER)
-    drop: list[str] = option("Column that is no feature; repeatable.", default=[])
+    drop: list[str] = option("Column that is no feature. May be given again.", default=[])
     separator: str | None = option(SEPARATOR)
     prediction: str | None = option("Column with the score; or see --model.", "-s")
 
@@ -309,7 +309,7 @@ class Cutoffs(Favoring):
     """Sides and places of a score."""
 
     at: list[str] = option(
-        "Cutoff of impact and odds ratios: median or a quantile. May be repeated.", default=[]
+        "Cutoff of impact and odds ratios: median or a quantile. May be given again.", default=[]
     )
 
 
@@ -328,7 +328,7 @@ class Gate(Tolerated):
     fail_above: list[str] = option(
         "Exit with code 1 if the criterion exceeds the limit, such as separation=0.05. Of several "
         "--sensitive columns each is judged by itself too, and the worst group against the rest. "
-        "May be given several times.",
+        "May be given again.",
         metavar="CRITERION=LIMIT",
         default=[],
     )
@@ -393,7 +393,7 @@ class Writing(Group):
 class Output(Writing):
     """A page, JSON, or words on the terminal."""
 
-    html: Path | None = option("Write a report: one HTML file that loads nothing.")
+    html: Path | None = option("Write a report: one HTML file that needs no network.")
     json_: bool = option("Print JSON, and nothing else, to the output.", default=False)
 
     def __post_init__(self) -> None:

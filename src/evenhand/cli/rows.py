@@ -192,7 +192,7 @@ class TableRows:
         if self.named.control:
             facts["Controls"] = ", ".join(short_names(dict.fromkeys(self.named.control), 60))
         if self.named.probability:
-            facts["Groups"] = "imputed: " + ", ".join(short_names(self.sensitive, 60))
+            facts["Groups"] = "inferred: " + ", ".join(short_names(self.sensitive, 60))
         if self.named.continuous:
             facts["Attribute"] = f"{clean(self.sensitive[0])[:60]}, as a measurement"
         for name, bands in self.bands.items():

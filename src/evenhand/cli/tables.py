@@ -298,13 +298,13 @@ class Watching(group.CountedColumns, group.Counting):
     time: str | None = option("Column with the date of each row.")
     period: list[str] = option(
         "day, week, month, quarter, year, or as-is; month for tables. For files of cells also the "
-        "name of the period of each, in the order of the files; repeatable.",
+        "name of the period of each, in the order of the files. May be given again.",
         default=[],
     )
-    criterion: list[str] = option("What is watched; repeatable.", default=[])
+    criterion: list[str] = option("What is watched. May be given again.", default=[])
     limit: list[str] = option(
         "Value not to be exceeded, as criterion=0.05, or drift=0.02 for the largest rise that is "
-        "tolerated; repeatable.",
+        "tolerated. May be given again.",
         default=[],
     )
     tolerance: Path | None = option("File that says what is tolerated, in place of --limit.")
@@ -326,7 +326,7 @@ def monitor(
     For example: evenhand monitor scores.csv --time date --period month --prediction premium
     --sensitive region --html watch.html
 
-    Of counts alone: evenhand monitor 2024-01.cells 2024-02.cells 2024-03.cells
+    Counts alone: evenhand monitor 2024-01.cells 2024-02.cells 2024-03.cells
     """
     from ..auditing.tolerance import DRIFT, Tolerance
     from ..measures.measures import OPEN, VIOLATED
