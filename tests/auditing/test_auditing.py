@@ -1,7 +1,9 @@
 """The audit as a whole: values, errors, words, forms of input, refusals."""
 
 import json
+import sys
 import threading
+import types
 
 import numpy as np
 import pandas as pd
@@ -451,3 +453,21 @@ def test_rows_for_figures_are_spread_over_each_group():
     first = np.flatnonzero(codes == 0)[np.linspace(0, 9969, 500).astype(int)]
     expected = np.sort(np.r_[first, np.flatnonzero(codes == 1)])
     np.testing.assert_array_equal(kept.scores, expected)
+
+
+def test_what_mlflow_is_told(monkeypatch):
+    """The three calls, by a module of their names; they were tried with MLflow 3.17."""
+    told = {}
+    fake = types.ModuleType("mlflow")
+    fake.log_metrics = told.update
+    fake.log_dict = fake.log_text = lambda held, name: told.update({name: held})
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    rng = np.random.default_rng(0)
+    audit = eh.audit(
+        None, rng.normal(size=300), sensitive_features=rng.integers(0, 2, 300), estimator="logistic"
+    )
+    audit.log_mlflow("fair")
+    assert told["fair.independence"] == audit.independence.value
+    assert {"fair.independence.stderr", "fair.independence.p_value"} < set(told)
+    assert told["fair.json"]["format"] == "evenhand.audit"
+    assert told["fair.html"].startswith("<!doctype html>")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -374,6 +375,25 @@ class Audit(Shown):
         """
         page = _page({"": self}, self, tolerance, favorable, about=about, drivers=drivers)
         return write_text(path, page, force)
+
+    def log_mlflow(self, name: str = "evenhand") -> None:
+        """Log measures, their intervals and the page to the active run of MLflow, if installed.
+
+        Parameters
+        ----------
+        name : str
+            Of the metrics, such as ``evenhand.independence``, and of the files.
+        """
+        import mlflow
+
+        ends = {"": "value", ".stderr": "stderr", ".p_value": "p_value"}
+        mlflow.log_metrics({
+            f"{name}.{criterion}{end}": getattr(measure, key)
+            for criterion, measure in self.measures.items() for end, key in ends.items()
+            if math.isfinite(getattr(measure, key))
+        })  # fmt: skip
+        mlflow.log_dict(self.to_dict(), f"{name}.json")
+        mlflow.log_text(view("audit_page")(self), f"{name}.html")
 
 
 @dataclass(frozen=True)

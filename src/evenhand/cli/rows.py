@@ -133,17 +133,15 @@ class TableRows:
         """An audit of one score, or of several by name."""
         from ..auditing.audits import audit, counted_by
 
-        how = {**self.given, **self._how(measuring, pricing)}
-        result = audit(self.y, scores, **how, **more)
+        result = audit(self.y, scores, **self.given, **self._how(measuring, pricing), **more)
         named = {"sample_weight": self.named.weight, "frequency": self.named.frequency}
-        words = counted_by(named)
 
-        def with_names(one: Any) -> Any:
-            return replace(one, counted_by=words) if one.counted_by else one
+        def name(one: Any) -> Any:
+            return replace(one, counted_by=counted_by(named)) if one.counted_by else one
 
-        if not isinstance(result, Mapping):
-            return with_names(result)
-        return replace(result, audits={name: with_names(one) for name, one in result.items()})
+        if isinstance(result, Mapping):
+            return replace(result, audits={key: name(one) for key, one in result.items()})
+        return name(result)
 
     def alternatives(self, measuring: Measuring, pricing: Pricing, limits: Limits) -> Any:
         """A record of all scores, as alternatives to one another."""
