@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import sys
 import warnings
@@ -113,8 +114,25 @@ def name_others(name: str, names: Iterable[str], what: str = "Its columns are") 
 
 def is_number(value: Any, least: float = -np.inf) -> bool:
     """Whether a value is a finite real number of at least `least`; True and False are none."""
-    good = isinstance(value, Real) and not isinstance(value, bool)
-    return good and bool(np.isfinite(float(value))) and float(value) >= least
+    number = as_number(value)
+    return math.isfinite(number) and number >= least
+
+
+def as_number(value: Any) -> float:
+    """A number as a float; NaN for anything else, and for integers beyond all floats."""
+    try:
+        good = isinstance(value, Real) and not isinstance(value, bool)
+        return float(value) if good else math.nan
+    except OverflowError:
+        return math.nan
+
+
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """`np.asarray`, which lists of unequal length and other things that are no column defy."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(name, f"hold one value per row, got {type(values).__name__}") from None
 
 
 def check_nonnegative(name: str, value: Any, hint: str = "", auto: bool = False) -> None:
@@ -130,15 +148,20 @@ def check_positive_integer(name: str, value: Any) -> None:
         raise InputError(name, f"be a positive integer, got {value!r}")
 
 
+def is_one_of(value: Any, choices: Iterable[str]) -> bool:
+    """Whether a value is one of some words; arrays cannot even be asked."""
+    return isinstance(value, str) and value in choices
+
+
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse what is not one of the names that an argument may be."""
-    if not isinstance(value, str) or value not in choices:
+    if not is_one_of(value, choices):
         raise InputError(name, f"be one of {', '.join(choices)}, got {value!r}")
 
 
 def check_confidence_level(confidence_level: Any) -> float:
     """A number strictly between 0 and 1."""
-    if not isinstance(confidence_level, Real) or not 0 < float(confidence_level) < 1:
+    if not 0 < as_number(confidence_level) < 1:
         raise InputError(
             "confidence_level", "lie between 0 and 1", repr(confidence_level),
             "a number such as 0.95.",
@@ -181,7 +204,10 @@ def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
     """`array.astype(float64)`, which NumPy also does for dates and complex numbers: TypeError."""
     if array.dtype.kind in "mMc":
         raise TypeError(f"{array.dtype} is not a real number.")
-    return array.astype(np.float64)
+    try:
+        return array.astype(np.float64)
+    except OverflowError as error:  # of integers beyond all floats
+        raise ValueError(error) from None
 
 
 def refuse_masked(values: Any, name: str) -> None:
@@ -307,7 +333,7 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
     if isinstance(native, nw.DataFrame | nw.Series):
         values = native.to_numpy()
     refuse_masked(values, name)
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:

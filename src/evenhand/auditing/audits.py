@@ -20,6 +20,7 @@ from .._core.arrays import Matrix, Rows, Vector
 from .._core.threads import n_threads
 from .._core.validation import (
     InputError,
+    as_array,
     check_column,
     check_confidence_level,
     check_index,
@@ -109,8 +110,10 @@ def _read_attributes(sensitive_features: Any, per_attribute: bool, n_models: int
     columns = _named_columns(sensitive_features, "sensitive_features")
     if columns is None:
         native = read_native(sensitive_features, "sensitive_features")
-        if not isinstance(native, Proxy | Continuous | nw.Series) and np.ndim(native) == 2:
-            columns = {f"attribute {j}": column for j, column in enumerate(np.asarray(native).T)}
+        if not isinstance(native, Proxy | Continuous | nw.Series):
+            array = as_array(native, "sensitive_features")
+            if array.ndim == 2:
+                columns = {f"attribute {j}": column for j, column in enumerate(array.T)}
     if per_attribute and columns is None:
         raise ValueError(
             "`per_attribute` must be used with several attributes: `sensitive_features` has one. "

@@ -23,7 +23,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from .._core.arrays import Array, Matrix, Vector
 from .._core.frames import json_safe, tabulate
-from .._core.validation import InputError
+from .._core.validation import InputError, as_number, is_one_of
 from .._core.views import Tabled
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
 from .influence import (
@@ -539,7 +539,7 @@ def read_cutoffs(at: Any, cutoffs: Any = ()) -> list[Cutoff]:
     """Quantiles between 0 and 1, of which "median" is one, and scores, as cutoffs."""
     wanted = []
     for value in _listed(at, "at"):
-        number = 0.5 if value == "median" else as_number(value)
+        number = 0.5 if is_one_of(value, ("median",)) else as_number(value)
         if not 0.0 < number < 1.0:
             raise InputError(
                 "at", 'hold "median" or quantiles between 0 and 1', repr(value),
@@ -555,7 +555,7 @@ def read_cutoffs(at: Any, cutoffs: Any = ()) -> list[Cutoff]:
 
 def check_favorable(favorable: Any) -> str:
     """One of "high" and "low"."""
-    if favorable not in SIDES:
+    if not is_one_of(favorable, SIDES):
         sides = '"high" (a grade, a credit score) or "low" (a premium, a risk)'
         raise InputError("favorable", f"be {sides}", repr(favorable))
     return str(favorable)
@@ -576,13 +576,6 @@ def _listed(value: Any, name: str) -> list[Any]:
         return list(value)
     except TypeError:
         raise InputError(name, f"be a list, got {value!r}") from None
-
-
-def as_number(value: Any) -> float:
-    """A number as a float; NaN for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return math.nan
-    return float(value)
 
 
 def _reference(

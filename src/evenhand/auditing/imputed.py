@@ -252,7 +252,7 @@ def _least_information(s: Vector, p: Array, weight: Vector, strata: Rows, groups
     w = np.repeat((share / size[:, None])[:, None, :], n_bins, axis=1)
 
     def information(w: Array) -> tuple[float, Array]:
-        q = np.einsum("cb,cbk->bk", mass, w) / in_bin[:, None]
+        q = np.einsum("cb,cbk->bk", mass, w) / np.maximum(in_bin, 1e-300)[:, None]
         ratio = np.log(np.maximum(q, 1e-300) / P)
         return float((in_bin[:, None] * q * ratio).sum() / total), ratio
 
@@ -270,7 +270,7 @@ def _descend(
     best, slope = information(w)
     step, wanted = 0.5, share[:, None, :]
     for _ in range(_ROUNDS):
-        trial = w * np.exp(-step * slope)
+        trial = w * np.exp(np.minimum(-step * slope, 300.0))  # of bins without rows
         for _ in range(_SWEEPS):
             trial /= np.maximum(trial.sum(axis=2, keepdims=True), 1e-300)
             have = np.einsum("cb,cbk->ck", mass, trial)[:, None, :]

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 from .._core.arrays import Array, Matrix, Vector
-from .._core.validation import InputError
+from .._core.validation import InputError, is_one_of
 from ..data.groups import Groups
 from ..data.labels import label_text
 from ..data.weights import cluster_groups
@@ -207,7 +207,7 @@ def find_reference(reference: Any, names: Sequence[str], shares: Vector, others:
     """
     if label_text(reference) in names:
         return list(names).index(label_text(reference))
-    if reference == "largest":
+    if is_one_of(reference, ("largest",)):
         return int(np.argmax(shares))
     there = ", ".join(map(repr, names[:10]))
     raise InputError("reference", f"be 'largest'{others} or one of {there}, got {reference!r}")

@@ -10,11 +10,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from .._core.arrays import Array
-from .._core.validation import InputError
+from .._core.validation import InputError, as_number
 from ..data.criteria import get_criterion
 from ..measures.exact_tests import SMOOTH_SHARE
 from ..measures.measures import errors_below, half_width_down_to
-from .impact import as_number
 from .tolerance import check_level
 
 # Smooth functions that the test of exact fairness looks at, for each group but one: four of the
@@ -136,7 +135,7 @@ def _noncentrality(freedom: int, level: float, power: float) -> float:
 def _shares(shares: Any) -> Array:
     try:
         p = np.asarray(shares, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"`shares` must be numbers, got {shares!r}.") from None
     if p.ndim != 1 or len(p) < 2:
         raise ValueError(
@@ -148,6 +147,6 @@ def _shares(shares: Any) -> Array:
 
 
 def _check_information(value: Any, name: str) -> float:
-    if not 0.0 < as_number(value) < 1.0:
+    if not 1e-100 < as_number(value) < 1.0:  # below that no number of rows is finite
         raise InputError(name, f"be a normalized information above 0 and below 1, got {value!r}")
     return float(value)

@@ -19,7 +19,7 @@ from scipy.special import fdtrc, stdtrit
 
 from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
-from .._core.validation import InputError
+from .._core.validation import InputError, is_one_of
 from .._core.views import Shown
 from ..data.groups import Groups
 from ..data.sample import Sample
@@ -96,7 +96,7 @@ class Pricing(Shown):
 
 def read_loss(loss: Any, power: Any, y: Any) -> Loss:
     """The loss by its name."""
-    if loss not in LOSSES:
+    if not is_one_of(loss, LOSSES):
         raise InputError("loss", f"be None or one of {', '.join(LOSSES)}, got {loss!r}")
     if y is None:
         raise InputError("loss", "be None without a target: there is nothing to compare with")
@@ -160,7 +160,7 @@ class _Ledger:
         """
         members = GroupRows(groups)
         a, e = (members.add(x) for x in self.amounts)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = members.mean(self.amounts[0]) / members.mean(self.amounts[1])
             value = np.where((e > 0) & (a >= 0), a / e, np.nan)
             freedom = np.maximum(members.size - 1.0, 1.0)

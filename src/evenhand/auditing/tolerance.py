@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._core.frames import json_safe
-from .._core.validation import InputError
+from .._core.validation import InputError, as_number
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from .impact import (
     ADJUSTED,
@@ -23,7 +23,6 @@ from .impact import (
     ON_LOG,
     SMALLEST,
     WORDS,
-    as_number,
     check_favorable,
     check_smallest,
     read_cutoffs,
@@ -237,8 +236,8 @@ class Tolerance:
         path : str or Path
         """
         path = _checked(path)
-        text = path.read_text(encoding="utf-8")
         try:
+            text = path.read_text(encoding="utf-8")
             if path.suffix == ".json":
                 data = json.loads(text, object_pairs_hook=distinct_entries)
             else:

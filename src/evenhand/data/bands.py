@@ -92,7 +92,12 @@ class Bands:
             known = values[~missing_rows(values)]
             whole = not dates and bool((known == np.floor(known)).all())
             labels = _names(begins, whole)
-        if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
+        listed = hasattr(labels, "__iter__") and hasattr(labels, "__len__")
+        if (
+            isinstance(labels, str)
+            or not listed
+            or not all(isinstance(name, str) for name in labels)
+        ):
             raise ValueError(f"`labels` must be texts, got {labels!r}.")
         if len(labels) != len(begins) + 1 or len(set(labels)) != len(labels):
             raise ValueError(

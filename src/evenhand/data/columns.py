@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from numbers import Real
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Mask
-from .._core.validation import InputError, frame_columns, read_native
+from .._core.validation import InputError, as_array, frame_columns, read_native
 
 MOMENT = "datetime64[us]"
 
@@ -44,7 +45,7 @@ def split_columns(
     if isinstance(values, np.ma.MaskedArray):
         mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
         values[mask] = None
-    array = np.asarray(values)
+    array = as_array(values, argument)
     if check is not None and array.ndim == 1 and array.dtype.kind in "iuf" and values is not array:
         check(values)
     if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
@@ -147,5 +148,6 @@ def _from_objects(column: NDArray[Any], missing: Mask) -> NDArray[Any]:
     if kinds and all(issubclass(kind, bool | np.bool_) for kind in kinds):
         return np.where(missing, False, column).astype(bool)
     if all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds):
-        return np.where(missing, math.nan, column).astype(np.float64)
+        with suppress(OverflowError):  # of integers beyond all floats, which are labels
+            return np.where(missing, math.nan, column).astype(np.float64)
     return column

@@ -16,7 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.arrays import Array, Mask, Rows
 from .._core.shards import here, once
-from .._core.validation import InputError, as_floats, check_length, read_native, warn_user
+from .._core.validation import (
+    InputError,
+    as_array,
+    as_floats,
+    check_length,
+    is_one_of,
+    read_native,
+    warn_user,
+)
 from .bands import Continuous
 from .columns import split_columns
 from .labels import cross, encode, label_text, refuse_equal_types, share_labels
@@ -74,17 +82,19 @@ class Proxy:
     _labels: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.assume not in (None, "guess", "group"):
+        if not (self.assume is None or is_one_of(self.assume, ("guess", "group"))):
             raise ValueError(
                 f'`assume` of a Proxy must be "guess", "group" or None, got {self.assume!r}.'
             )
         labels: Sequence[Any] | None = self.classes
+        if not (labels is None or hasattr(labels, "__len__")):
+            raise InputError("classes", "be a list of names", repr(labels), where="of a Proxy")
         frame = read_native(self.probabilities, "probabilities")
         if isinstance(frame, nw.DataFrame):
             labels = frame.columns if labels is None else labels
             table = frame.to_numpy()
         else:
-            table = np.asarray(self.probabilities)
+            table = as_array(self.probabilities, "probabilities")
         try:
             table = as_floats(table)
         except (TypeError, ValueError):

@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from .._core.arrays import Rows, Vector
-from .._core.validation import InputError, check_column, check_index
+from .._core.validation import InputError, check_column, check_index, read_native
 from .bands import Continuous
 from .copies import find_copies
 from .encoding import Controls, read_controls
@@ -121,7 +121,7 @@ class Sample:
                 columns[role] = check_column(values, called[role], n)
                 n = len(columns[role])
         if n is None:
-            n = next((count_rows(v) for v in handed.values() if v is not None), 0)
+            n = next((count_rows(v, role) for role, v in handed.items() if v is not None), 0)
         controls, exposure = handed["controls"], handed["exposure"]
         if exposure is not None and "y_true" not in columns:
             raise InputError(
@@ -252,16 +252,22 @@ class Sample:
 # Rows of anything that users hand in: how many, and some of them.
 
 
-def count_rows(values: Any) -> int:
+def count_rows(values: Any, name: str = "values") -> int:
     """Number of rows of a column, a table or any form of `sensitive_features`; 0 of None."""
     if values is None:
         return 0
     if isinstance(values, dict):
-        return count_rows(next(iter(values.values()))) if values else 0
-    return values.n_rows if isinstance(values, Groups) else int(_num_samples(values))
+        lengths = {count_rows(part, name) for part in values.values()} or {0}
+        if len(lengths) > 1:
+            raise InputError(name, f"hold columns of one length, got {sorted(lengths)}")
+        return lengths.pop()
+    try:
+        return values.n_rows if isinstance(values, Groups) else int(_num_samples(values))
+    except TypeError:
+        raise InputError(name, f"hold one value per row, got {type(values).__name__}") from None
 
 
-def take_rows(values: Any, rows: Rows, keep_index: bool = True) -> Any:
+def take_rows(values: Any, rows: Rows, keep_index: bool = True, name: str = "values") -> Any:
     """Rows of a column, a table, a sparse matrix or any form of `sensitive_features`.
 
     `keep_index` is for pandas: labels that are repeated say nothing about where a row belongs.
@@ -269,13 +275,13 @@ def take_rows(values: Any, rows: Rows, keep_index: bool = True) -> Any:
     if values is None:
         return None
     if isinstance(values, dict):
-        return {name: take_rows(column, rows, keep_index) for name, column in values.items()}
+        return {key: take_rows(part, rows, keep_index, name) for key, part in values.items()}
     arrow = type(values).__module__.startswith("pyarrow")
     if arrow or isinstance(values, Groups | Controls):
         return values.take(rows)
     if isinstance(values, Proxy | Continuous):
         return values[rows]
-    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    native = read_native(values, name)
     if isinstance(native, nw.DataFrame | nw.Series):
         taken = native[rows].to_native()
         if keep_index or not (is_pandas_like_series(taken) or is_pandas_like_dataframe(taken)):
@@ -319,7 +325,7 @@ def too_many(frequency: Any) -> bool:
     """Whether there are more people than rows may be repeated for."""
     if frequency is None:
         return False
-    return int(check_frequency(frequency, count_rows(frequency)).sum()) > MAX_PEOPLE
+    return int(check_frequency(frequency, count_rows(frequency, "frequency")).sum()) > MAX_PEOPLE
 
 
 def repeat_rows(frequency: Any, **columns: Any) -> tuple[Any, ...]:
@@ -335,7 +341,7 @@ def repeat_rows(frequency: Any, **columns: Any) -> tuple[Any, ...]:
         return tuple(columns.values())
     check_index(frequency=frequency, **columns)
     used = {k: v for k, v in columns.items() if v is not None and not _is_single(v)}
-    lengths = {name: count_rows(values) for name, values in used.items()}
+    lengths = {name: count_rows(values, name) for name, values in used.items()}
     counts = check_frequency(frequency, next(iter(lengths.values())))
     for name, length in lengths.items():
         if length != len(counts):
@@ -351,7 +357,7 @@ def repeat_rows(frequency: Any, **columns: Any) -> tuple[Any, ...]:
         )  # fmt: skip
     rows = np.repeat(np.arange(len(counts), dtype=np.intp), counts)
     return tuple(
-        take_rows(v, rows, keep_index=False) if name in used else v for name, v in columns.items()
+        take_rows(v, rows, False, name) if name in used else v for name, v in columns.items()
     )
 
 

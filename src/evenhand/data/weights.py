@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.arrays import Array, Rows
 from .._core.shards import here
-from .._core.validation import InputError, check_column, check_length
+from .._core.validation import InputError, as_array, check_column, check_length
 from .columns import missing_rows, split_columns
 from .labels import number_labels
 
@@ -26,7 +26,7 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
     """
     if sample_weight is None:
         return None
-    shape = np.asarray(sample_weight).shape
+    shape = as_array(sample_weight, "sample_weight").shape
     if len(shape) > 1:
         # scikit-learn's common checks expect this wording.
         raise ValueError(f"Sample weights must be 1D array or scalar, got shape {shape}.")
@@ -219,6 +219,8 @@ def cluster_sums(cluster: Rows, values: Array) -> Array:
 
 def cluster_groups(cluster: Rows, membership: Array) -> Array:
     """(G, K): Σ of (n, K) memberships, weighted or not, over the rows of each cluster."""
+    if not membership.shape[1]:  # controls that leave no basis
+        return np.empty((int(cluster.max()) + 1, 0))
     return np.column_stack([cluster_sums(cluster, column) for column in membership.T])
 
 

@@ -148,7 +148,8 @@ def _refuse_impossible(columns: dict[str, NDArray[Any]], edges: Edges, n_labels:
         if (columns[name] <= 0).any():
             raise InputError("table", f"have positive {name}, got {columns[name].min()}")
     # (Σw)² ≤ n·Σw², which a mix-up of columns breaks.
-    if (columns["w"] ** 2 > columns["n"] * columns["ww"] * (1 + _ROUNDING)).any():
+    most = np.sqrt(columns["n"]) * np.sqrt(columns["ww"])  # apart, as products may overflow
+    if (columns["w"] > most * (1 + _ROUNDING)).any():
         raise InputError("table", "have w² ≤ n·ww in every row: these are not sums of weights")
     for axis in "s" if edges.target is None else "sy":
         if (columns[f"least_{axis}"] > columns[f"largest_{axis}"]).any():

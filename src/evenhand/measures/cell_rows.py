@@ -226,6 +226,7 @@ def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) ->
     width = high - low
     inside = np.full(len(cell), 0.5)
     np.divide(mean - low, width, out=inside, where=width > 0)
+    inside = np.clip(inside, -1.0, 2.0)  # sums that somebody wrote may lie anywhere
     # Of n people one lies at either end, and the others in between: were all of them, the rarer a
     # group is the farther it would stay off the ends of bins.
     ends = np.where(alone & (cells.count > 1), 1.0 / cells.count, 0.0)
@@ -277,7 +278,7 @@ def _heaped(whole: _Whole, axis: int, shift: float) -> NDArray[np.int8]:
     many = (whole.n >= _HEAP_PEOPLE) & (width > 0)
     for side, end in ((-1, whole.least[:, axis]), (1, whole.largest[:, axis])):
         away = end - shift
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             mean = np.abs(first - away) / width
             square = (second - 2.0 * away * first + away * away) / width**2
             near = (mean < _HEAP_MEAN) & (square > _HEAP_SHAPE * mean)

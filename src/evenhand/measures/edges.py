@@ -309,14 +309,21 @@ def _spread(values: Vector) -> float:
 
 def _line(s: Vector, y: Vector) -> float:
     """Slope of s on y; 0 where either does not vary."""
-    dy = y - y.mean()
+    unit = float(np.abs(y - y.mean()).max(initial=0.0))
+    dy = _centered(y)
     size = float(dy @ dy)
-    slope = float(dy @ (s - s.mean())) / size if size > 0 else 0.0
+    slope = float(dy @ ((s - s.mean()) / unit)) / size if size > 0 else 0.0
     # Twice the same column: its residual is then zero and not rounding.
     return 1.0 if abs(slope - 1.0) < 1e-9 else slope
 
 
+def _centered(values: Vector) -> Vector:
+    """Differences from the mean over the largest of them, so that squares stay within floats."""
+    off = values - values.mean()
+    return off / (float(np.abs(off).max(initial=0.0)) or 1.0)
+
+
 def _correlation(a: Vector, b: Vector) -> float:
-    da, db = a - a.mean(), b - b.mean()
+    da, db = _centered(a), _centered(b)
     size = float(da @ da) * float(db @ db)
     return float(da @ db) / math.sqrt(size) if size > 0 else 0.0

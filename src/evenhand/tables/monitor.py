@@ -319,7 +319,9 @@ def count_periods(
     if isinstance(wanted, Mapping) and cluster is not None:
         raise InputError("cluster", "be left out for probabilities, which are counted")
     more = [name for name in (time, cluster) if name is not None]
-    more = [name for name in more if name not in ([wanted] if isinstance(wanted, str) else wanted)]
+    listed = [wanted] if isinstance(wanted, str) else wanted
+    if isinstance(listed, list | tuple | Mapping):
+        more = [name for name in more if name not in listed]
     columns = columns_of(**names, keys=more)
     opened = open_table(table, columns, engine, time=time, cluster=cluster)
     rows = opened.rows.select(*columns.names)

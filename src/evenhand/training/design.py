@@ -395,7 +395,12 @@ class ReadsTables:
             self.encoder_ = TableEncoder().fit(X)
             X = self.encoder_.transform(X)
         refuse_unreal(X=X)
-        X, y = validate_data(self, X, y, y_numeric=True, **self._accepts())
+        try:
+            X, y = validate_data(self, X, y, y_numeric=True, **self._accepts())
+        except OverflowError as error:
+            raise InputError(
+                "X", f"hold numbers that floats can, and so must `y`: {error}"
+            ) from None
         if self.encoder_ is not None:
             # Of the table, as other estimators have it, and not of the columns it becomes.
             self.n_features_in_ = self.encoder_.n_features_in_

@@ -539,7 +539,10 @@ def _read_groups(
         sample_weight=sample_weight, frequency=frequency,
     )  # fmt: skip
     if y_true is None:
-        n = count_rows(sensitive_features if given is None else given)
+        n = (
+            count_rows(sensitive_features, "sensitive_features") if given is None
+            else count_rows(given, "given")
+        )  # fmt: skip
     else:
         n = len(check_column(y_true, "y_true"))
     weight = check_weight(sample_weight, n)

@@ -1,0 +1,69 @@
+"""A short run of the fuzzing study, and the defects that long runs of it found."""
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.data.weights import cluster_groups
+from studies.fuzz import TARGETS, run_case
+
+# As many as take a second or so.
+CASES = {"arguments": 100, "audits": 20, "invariances": 4, "cells": 40, "models": 15, "tables": 30,
+         "model files": 200, "cell files": 100, "tolerances": 300, "values": 300,
+         "commands": 6}  # fmt: skip
+Y, A = np.arange(40) % 7 + 0.25, np.arange(40) % 2
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_result_that_can_be_true_or_an_error_that_explains_itself(target):
+    wrong = {n: said for n in range(CASES[target])
+             if (said := run_case(target, n)) not in ("result", "refused")}  # fmt: skip
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: eh.independence(None, [[1.0], [1.0, 2.0]], sensitive_features=[0, 1]),
+         "`y_pred` must hold one value per row, got list"),
+        (lambda: eh.independence(None, Y, sensitive_features=A, frequency=map),
+         "`frequency` must hold one value per row, got type"),
+        (lambda: eh.audit(Y, Y, sensitive_features={"a": A, "b": A[1:]}, frequency=A + 1),
+         r"`sensitive_features` must hold columns of one length, got \[39, 40\]"),
+        (lambda: eh.audit(Y, Y, sensitive_features=A, loss=Y), "`loss` must be None or one of"),
+        (lambda: eh.audit(Y, Y, sensitive_features=A, confidence_level=10**400),
+         "`confidence_level` must lie between 0 and 1"),
+        (lambda: eh.Proxy(np.eye(2), 3), "`classes` of a Proxy must be a list of names, got 3"),
+        (lambda: eh.bands(Y, [3.0], labels=3), "`labels` must be texts, got 3"),
+        (lambda: eh.rows_needed(1e-320, [0.5, 0.5]), "`effect` must be a normalized information"),
+        (lambda: eh.rows_needed(0.01, [10**400, 1]), "`shares` must be numbers"),
+        (lambda: eh.Tolerance(independence=10**400), "`independence` must be one number above 0"),
+        (lambda: eh.FairRidge().fit([[10**400], [1]], [0, 1], sensitive_features=[0, 1]),
+         "`X` must hold numbers that floats can"),
+    ],
+)  # fmt: skip
+def test_misuse_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_tolerance_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "limits.json"
+    path.write_bytes(b'{"format": "\xff"}')
+    with pytest.raises(ValueError, match=r"limits\.json must be JSON, which it is not"):
+        eh.Tolerance.from_file(path)
+
+
+def test_controls_without_a_basis_have_sums_by_cluster():
+    """Rare categories may leave no column to balance; an audit with clusters then crashed."""
+    assert cluster_groups(np.array([0, 0, 1]), np.empty((3, 0))).shape == (2, 0)
+
+
+def test_ties_at_the_lowest_score_leave_an_empty_bin_out_of_the_bounds():
+    """Its share was 0/0, which made the least information of a Proxy not a number."""
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.05, 0.95, 400)
+    y = rng.normal(size=400)
+    s = np.maximum(y, -0.5)
+    audit = eh.audit(y, s, sensitive_features=eh.Proxy(np.column_stack([p, 1 - p])))
+    assert str(audit)
