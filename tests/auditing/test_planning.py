@@ -95,7 +95,7 @@ def test_rows_for_a_verdict_are_the_fewest_that_do(effect):
         ({"shares": ["a", "b"]}, "`shares` must be numbers"),
         ({"shares": [0.5, -0.5]}, "`shares` must be positive and finite"),
         ({"power": 0.01}, "`power` must lie between the level, 0.05, and 1, got 0.01"),
-        ({"power": 1.5}, "`power` must lie between the level, 0.05, and 1, got 1.5"),
+        ({"power": 1.0}, "`power` must lie between the level, 0.05, and 1, got 1.0"),
         ({"level": 0.9}, "`level` must be between 0 and 0.5"),
         ({"criterion": "x"}, "`criterion` must be one of"),
         ({"tolerance": 0.01}, "`effect` must differ from the tolerance, got 0.01 for both"),

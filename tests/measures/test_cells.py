@@ -540,9 +540,9 @@ def test_what_looks_drawn_row_by_row(values, rows, is_drawn):
 @pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("with_target", [False, True])
 def test_rows_are_drawn_by_their_values(rounded, with_target, monkeypatch):
-    monkeypatch.setattr(edges, "SAMPLE", 500)
+    monkeypatch.setattr(edges, "SAMPLE", 4000)
     rng = np.random.default_rng(0)
-    s, y = rng.normal(size=2500), rng.normal(size=2500) if with_target else None
+    s, y = rng.normal(size=20_000), rng.normal(size=20_000) if with_target else None
     if rounded:
         s, y = np.rint(2 * s), None if y is None else np.rint(y)
     columns = [s] if y is None else [s, y]
@@ -552,14 +552,14 @@ def test_rows_are_drawn_by_their_values(rounded, with_target, monkeypatch):
     found = list(zip(*(c.tolist() for c in (some, other) if c is not None), strict=True))
     rows = list(zip(*(c.tolist() for c in columns), strict=True))
     drawn = [row for row, chance in zip(rows, u, strict=True) if chance <= 0.2]
-    if edges.looks_drawn(len(set(drawn)), len(drawn), 500):
-        assert not rounded
+    if not rounded:
+        assert edges.looks_drawn(len(drawn), len(drawn), 4000)
         assert sorted(found) == sorted(drawn)
     else:
         number = dict(zip(rows, u.tolist(), strict=True))
         wanted = {row: math.floor(0.2 * n + number[row]) for row, n in Counter(rows).items()}
         assert Counter(found) == {row: n for row, n in wanted.items() if n}
-    assert len(found) == pytest.approx(500, rel=0.2)
+    assert len(found) == pytest.approx(4000, rel=0.1)
 
 
 @pytest.mark.parametrize("noise", [None, 1e-3, 1.0])

@@ -130,15 +130,6 @@ def test_very_large_weights_are_scaled():
     np.testing.assert_allclose(found.sums, own.sums, rtol=1e-9, atol=1e-12)
 
 
-def test_explain_shows_the_queries_and_counts_nothing(capsys):
-    text = eh.audit_table(rows(), **ROLES, engine="duckdb", explain=True)
-    assert capsys.readouterr().out.strip() == text.strip()
-    assert [text.count(word) for word in ("-- ", 'GROUP BY "place"', "WHERE")] == [4, 1, 0]
-    assert 'AS INTEGER) AS "place"' in text
-    assert "--" not in text.replace("-- ", "")  # comments of ours only
-    assert "in memory" in eh.audit_table(rows(), **ROLES, explain=True)
-
-
 def write(folder, **tables):
     for name, frame in tables.items():
         parquet.write_table(pa.Table.from_pandas(frame, preserve_index=False),

@@ -138,17 +138,6 @@ def test_cells_of_many_rows_repeat(engine, request):
     np.testing.assert_allclose(one.sums, two.sums, rtol=1e-12, atol=1e-9)
 
 
-def test_the_queries_of_the_sample_are_explained():
-    import duckdb as package
-
-    from evenhand.tables.audit_table import explain_cells
-
-    text = explain_cells(package.connect().from_arrow(made("continuous").to_arrow()), **ROLES)
-    assert "floor(" in text
-    assert "where many rows have the same score and target" in text
-    assert "RANDOM" not in text.upper()
-
-
 @pytest.mark.parametrize("kind", ["continuous", "rounded", "half", "line"])
 def test_all_engines_have_one_grid_and_one_answer(held, kind, monkeypatch):
     """Where a sample is drawn: here from 1,000 rows on, else from 400,000."""

@@ -11,9 +11,8 @@ from typing import Any
 
 # Seconds after which somebody who waits wants to know.
 PROGRESS_AFTER = 2.0
-# The sign of life that is on the terminal, and what it says: one text for each that is open.
+# The sign of life that is on the terminal; work inside of other work changes what it says.
 _sign: Any = None
-_texts: list[str] = []
 
 
 @contextmanager
@@ -73,33 +72,30 @@ def waiting(what: str) -> Iterator[Callable[[str], None]]:
         Without anything a user wrote: it is printed as it is.
     """
     global _sign
-    place, timer, sign = len(_texts), None, None
-    _texts.append(what)
-    if place == 0:
-        sign = _sign = _status(what)
-        if sign is not None:
-            timer = threading.Timer(PROGRESS_AFTER, sign.start)
+    outer, timer = _sign, None
+    before = "" if outer is None else outer.status
+    if outer is None:
+        _sign = _status(what)
+        if _sign is not None:
+            timer = threading.Timer(PROGRESS_AFTER, _sign.start)
             timer.daemon = True
             timer.start()
 
     def say(text: str) -> None:
-        if place < len(_texts):
-            _texts[place] = text
-        if _sign is not None and _texts:
-            _sign.update(_texts[-1])
+        if _sign is not None:
+            _sign.update(text)
 
     try:
         say(what)
         yield say
     finally:
-        del _texts[place:]
-        if timer is not None and sign is not None:
+        if timer is not None:
             timer.cancel()
             timer.join()
-            sign.stop()
+            _sign.stop()
             _sign = None
-        elif _sign is not None and _texts:
-            _sign.update(_texts[-1])
+        elif outer is not None:
+            outer.update(before)
 
 
 def _status(what: str) -> Any:

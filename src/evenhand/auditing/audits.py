@@ -515,7 +515,7 @@ class _Run:
         if rows.groups.probabilities is not None:
             # Expected counts tell no other answer than that of weighting by probabilities.
             extras["imputation"] = (
-                Imputation((), math.nan, math.nan, 0, self.confidence_level, rows.groups.assume)
+                Imputation((), math.nan, self.confidence_level, rows.groups.assume)
                 if counted
                 else bound_gaps(rows, self.confidence_level)
             )

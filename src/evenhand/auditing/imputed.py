@@ -15,13 +15,11 @@ score of a group is then at most
     Σ_i ω_i [(s_i − t_c)₊ + t_c p_ik] / Σ_i ω_i p_ik,   t_c the upper p_k-quantile of the stratum
 
 (the group has the highest scores of every stratum), and at least the same with the signs turned.
-Least information: min over such distributions of I(S;A), a convex problem.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,14 +29,11 @@ from scipy.special import ndtri, xlogy
 from .._core.arrays import Array, Rows, Vector
 from .._core.frames import json_safe
 from .._core.views import Tabled
-from ..data.groups import Groups
 from ..data.sample import Sample
 from ..measures.measures import standard_error
 
 # A stratum must hold enough rows for its scores to stand for those of its people.
 LEAST_ROWS, MOST_STRATA = 60, 128
-BINS = 24
-_ROUNDS, _SWEEPS = 400, 12
 
 
 @dataclass(frozen=True)
@@ -83,22 +78,15 @@ class Imputation(Tabled):
     ----------
     gaps : tuple of ImputedGap
         One for each group but the reference.
-    least_independence : float
-        No distribution that agrees with the probabilities has a smaller normalized independence,
-        except for sampling error. There is no largest one below 1: within a stratum the score may
-        decide.
     certainty : float
         1 − H(A|Z)/H(A): the share of the uncertainty about the group that the probabilities remove.
         1 is a recorded group, and 0 says nothing about it.
-    n_strata : int
     assume : {"guess", "group"} or None
         What the user takes for granted; see :class:`Proxy`.
     """
 
     gaps: tuple[ImputedGap, ...]
-    least_independence: float
     certainty: float
-    n_strata: int
     confidence_level: float = 0.95
     assume: str | None = None
 
@@ -165,12 +153,9 @@ def bound_gaps(rows: Sample, confidence_level: float) -> Imputation:
         )  # fmt: skip
 
     left = -float(np.average(xlogy(p, p).sum(axis=1), weights=people.weight))
-    least = _least_information(s, p, people.row_weight, strata, people)
     return Imputation(
         gaps=tuple(gap(k) for k in range(groups.n_groups) if k != ref),
-        least_independence=least / people.entropy,
         certainty=1.0 - left / people.entropy,
-        n_strata=int(strata.max()) + 1,
         confidence_level=confidence_level,
         assume=groups.assume,
     )
@@ -230,61 +215,3 @@ def _extreme_terms(s: Vector, p: Array, weight: Vector, strata: Rows) -> Array:
         t = s[rows[place]]
         out[rows] = np.maximum(s[rows, None] - t, 0.0) + t * p[rows]
     return out
-
-
-def _least_information(s: Vector, p: Array, weight: Vector, strata: Rows, groups: Groups) -> float:
-    """min I(S;A) in nats over distributions that agree with the probabilities, minus chance.
-
-    Scores are binned, which only lowers it. Mirror descent in w_cbk = P(k | stratum, bin), whose
-    slope is log(q_bk/P_k) with q_bk the share of group k in bin b, brought back by turns to
-    Σ_k w = 1 and to the stratum's probabilities.
-    """
-    cuts = np.unique(np.quantile(s, np.arange(1, BINS) / BINS))
-    bins = np.searchsorted(cuts, s, side="right")
-    n_strata, n_bins, K = int(strata.max()) + 1, len(cuts) + 1, p.shape[1]
-    flat = strata * n_bins + bins
-    mass = np.bincount(flat, weight, n_strata * n_bins).reshape(n_strata, n_bins)
-    share = np.stack([np.bincount(strata, weight * p[:, k], n_strata) for k in range(K)], axis=1)
-    total = mass.sum()
-    size = mass.sum(axis=1)
-    P = share.sum(axis=0) / total
-    in_bin = mass.sum(axis=0)
-    w = np.repeat((share / size[:, None])[:, None, :], n_bins, axis=1)
-
-    def information(w: Array) -> tuple[float, Array]:
-        q = np.einsum("cb,cbk->bk", mass, w) / np.maximum(in_bin, 1e-300)[:, None]
-        ratio = np.log(np.maximum(q, 1e-300) / P)
-        return float((in_bin[:, None] * q * ratio).sum() / total), ratio
-
-    best, slope, w = _descend(information, w, mass.astype(float), share.astype(float))
-    row = (w[strata, bins] * slope[bins]).sum(axis=1)
-    error = standard_error(row, groups.weight, groups.cluster)
-    chance = (n_bins - 1) * (K - 1) / (2.0 * groups.n_effective)
-    return max(best - chance - 2.0 * error, 0.0)
-
-
-def _descend(
-    information: Callable[[Array], tuple[float, Array]], w: Array, mass: Array, share: Array
-) -> tuple[float, Array, Array]:
-    """Least information, its slope and where it is; a step that does not lower it is halved."""
-    best, slope = information(w)
-    step, wanted = 0.5, share[:, None, :]
-    for _ in range(_ROUNDS):
-        trial = w * np.exp(np.minimum(-step * slope, 300.0))  # of bins without rows
-        for _ in range(_SWEEPS):
-            trial /= np.maximum(trial.sum(axis=2, keepdims=True), 1e-300)
-            have = np.einsum("cb,cbk->ck", mass, trial)[:, None, :]
-            trial *= np.where(have > 0, wanted / np.maximum(have, 1e-300), 0.0)
-        trial /= np.maximum(trial.sum(axis=2, keepdims=True), 1e-300)
-        value, new_slope = information(trial)
-        if value > best:
-            step /= 2
-            if step < 1e-4:
-                break
-            continue
-        is_done = best - value < 1e-9
-        w, best, slope = trial, value, new_slope
-        step = min(step * 1.2, 2.0)
-        if is_done:
-            break
-    return best, slope, w

@@ -194,8 +194,6 @@ def imputation_view(result: Imputation) -> View:
         imputation_words(result),
         Table.of(gaps, cells, "Mean score of a group minus that of the reference",
               result._columns(), "imputation.csv"),
-        Note(f"Whatever the true groups are, independence is at least "
-             f"{number(result.least_independence, 3)}. There is no upper limit below 1."),
     )  # fmt: skip
 
 

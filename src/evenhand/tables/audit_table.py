@@ -37,8 +37,7 @@ def audit_table(
     engine: str | None = None,
     missing: Sequence[str] = (),
     assume: str | None = None,
-    explain: bool = False,
-) -> Audit | str:
+) -> Audit:
     """Measure the fairness of scores in a table, where it is.
 
     The engine that holds the table runs two light queries, for the ends of the grid and a sample of
@@ -81,13 +80,10 @@ def audit_table(
         Labels of groups that stand for "not known", such as "NA", beside NULL, NaN and blanks.
     assume : {"guess"}, optional
         Of :class:`evenhand.Proxy`, for probabilities. Without it no verdict passes.
-    explain : bool
-        Print the queries in place of counting, and return them as text. The light ones are run,
-        since the last one has their results in it.
 
     Returns
     -------
-    Audit, or str with `explain`
+    Audit
 
     See Also
     --------
@@ -115,10 +111,6 @@ def audit_table(
         "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
         "missing": missing, "assume": assume,
     }  # fmt: skip
-    if explain:
-        text = explain_cells(table, **arguments)
-        print(text)
-        return text
     cells = cells_of(table, **arguments)
     with waiting("Measuring"):
         found = audit(cells, estimator=estimator, confidence_level=confidence_level)
@@ -206,19 +198,6 @@ def _counted(
     counted = opened.cells(columns, grid, facts)
     _check_whole(counted, facts, columns)
     return counted
-
-
-def explain_cells(
-    table: Any, edges: Edges | int | None = None, engine: str | None = None, **names: Any
-) -> str:
-    """The queries that :func:`cells_of` runs, as text; those before the last are run."""
-    columns = columns_of(**names)
-    opened = open_table(table, columns, engine)
-    if isinstance(opened, Held):
-        return "No query: the table is in memory, and is counted there."
-    facts = opened.facts(columns)
-    _check_facts(facts, columns)
-    return opened.explain(columns, _edges(opened, columns, facts, edges), facts)
 
 
 def columns_of(

@@ -14,10 +14,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from io import StringIO
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -246,27 +244,12 @@ def _spark_cause(error: Exception) -> str:
     return " ".join(dict.fromkeys(said[-2:]))
 
 
-def _ibis_text(query: Any) -> str:
-    import ibis
-
-    return str(ibis.to_sql(query))
-
-
-def _spark_text(query: Any) -> str:
-    with redirect_stdout(StringIO()) as text:
-        query.explain()
-    return text.getvalue()
-
-
-# Name, and a query as text, of engines that have other words for it than their own.
-_SHOWN: dict[Implementation, tuple[str, Callable[[Any], str]]] = {
-    Implementation.DUCKDB: ("DuckDB", lambda query: query.sql_query()),
-    Implementation.POLARS: ("Polars", lambda query: query.explain(engine="streaming")),
-    Implementation.IBIS: ("Ibis", _ibis_text),
-    Implementation.PYSPARK: ("Spark", _spark_text),
-    Implementation.PYSPARK_CONNECT: ("Spark", _spark_text),
-    Implementation.DASK: ("Dask", lambda query: str(query.expr)),
-}
+# Names of engines that are written in another way than narwhals has them.
+_NAMES = {
+    Implementation.DUCKDB: "DuckDB", Implementation.POLARS: "Polars", Implementation.IBIS: "Ibis",
+    Implementation.PYSPARK: "Spark", Implementation.PYSPARK_CONNECT: "Spark",
+    Implementation.DASK: "Dask",
+}  # fmt: skip
 
 
 class Engine:
@@ -281,7 +264,7 @@ class Engine:
 
     def __init__(self, rows: nw.LazyFrame[Any], as_written: bool = False) -> None:
         self.rows, self.as_written = rows, as_written
-        self.name, self._text = _SHOWN.get(rows.implementation, (str(rows.implementation), str))
+        self.name = _NAMES.get(rows.implementation, str(rows.implementation))
 
     def kinds(self) -> dict[str, str]:
         """Column → "number", "boolean", "text", "date", or the type's own name for any other."""
@@ -401,26 +384,6 @@ class Engine:
         unknown = cells.n_unknown + round(told["unknown"] or 0.0)
         names = (*columns.groups, "group")
         return replace(cells, names=names, n_unknown=unknown, expected=True, assume=columns.assume)
-
-    def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
-        """All queries, in order."""
-        queries = {
-            "Least and largest values, gaps": self.rows.select(**facts_of(columns)),
-            **{f"Levels of {name}": self._distinct(name) for name in columns.groups},
-            "A sample of scores and targets": self._sample(columns, facts),
-        }
-        if share(facts) < 1.0:
-            what = "The sample in place of it, where many rows have the same score and target"
-            queries[what] = self._copies(columns, facts)
-        if edges.slope:
-            queries["Ends of the residual"] = self._ends(columns, edges, facts)
-        what = "Cells"
-        if facts["n"] >= STREAMED:
-            what = "Cells; DuckDB and Polars hand over these columns instead, to be added up here"
-        queries[what] = self._cells(columns, edges, facts)
-        return "\n\n".join(
-            f"-- {what}\n{self._text(query.to_native())}" for what, query in queries.items()
-        )
 
     def run(self, query: nw.LazyFrame[Any]) -> Any:
         """The result as a pyarrow Table."""
