@@ -25,10 +25,10 @@ def made_up(n):
     rng = np.random.default_rng(0)
     sex = np.where(rng.random(n) < 0.26, "female", "male")
     age = np.clip(rng.normal(47.0, 15.0, n), 18.0, 95.0)
-    power = rng.gamma(9.0, 6.0, n) + 6.0 * (sex == "male")
+    power = rng.gamma(9.0, 6.0, n) + 12.0 * (sex == "male")
     X = np.column_stack([age, power, rng.normal(size=n)])
     years = rng.uniform(0.1, 1.0, n)
-    rate = np.exp(-2.0 - 0.015 * (age - 47.0) + 0.006 * (power - 54.0) + 0.1 * X[:, 2])
+    rate = np.exp(-2.0 - 0.015 * (age - 47.0) + 0.02 * (power - 54.0) + 0.1 * X[:, 2])
     claims = rng.poisson(rate * years).astype(float)
     cost = np.where(claims > 0, rng.gamma(0.7 * np.maximum(claims, 1.0), 1500.0 / 0.7), 0.0)
     return X, ["ageph", "power", "long"], claims, cost, years, sex
@@ -44,9 +44,9 @@ try:
     claims = np.round(data.y[rows] * years)
     cost = load_belgian_motor(target="pure_premium").y[rows] * years
     print(f"{len(rows):,} Belgian policies")
-except (ImportError, OSError) as missing:
+except (ImportError, OSError):
     X, names, claims, cost, years, sex = made_up(ROWS)
-    print(f"{ROWS:,} made-up policies ({type(missing).__name__})")
+    print(f"{ROWS:,} made-up policies, as the Belgian ones are not at hand")
 
 age = X[:, names.index("ageph")]
 Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
@@ -60,7 +60,7 @@ print(f"{claims.sum():,.0f} claims in {years.sum():,.0f} years, {np.mean(claims 
 
 frequency = eh.FairGLM("poisson", "independence")
 path = eh.fairness_path(
-    frequency, Z, claims, sensitive_features=sex, exposure=years, fairness_weights=[0.003, 0.03, 1],
+    frequency, Z, claims, sensitive_features=sex, exposure=years, fairness_weights=[0.1, 1, 3],
     cv=3, measure_with="logistic", random_state=0,
 )  # fmt: skip
 print(path)

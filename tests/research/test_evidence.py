@@ -166,7 +166,8 @@ def test_the_site_says_how_old_tables_are():
 def test_the_summary_counts_tables_that_are_older_than_their_code(monkeypatch):
     ages = {"atlas": [("a", "b", "measured before")]}
     monkeypatch.setattr("registry.find_stale", lambda name, sources: ages.get(name, [("", "", "")]))
-    (line,) = list_ages("everything")
+    line, loads = list_ages("everything")
+    assert re.fullmatch(r"\d+ of \d\d have rows that were measured before the load .*\.", loads)
     assert re.fullmatch(r"1 of \d\d tables have rows that are older: atlas\.", line)
 
 
