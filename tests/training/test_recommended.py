@@ -374,6 +374,28 @@ def test_a_curve_finds_the_bound_between_its_weights(monkeypatch):
     assert max(WEIGHTS) in tried
 
 
+@pytest.mark.parametrize("ends", [6.0, np.inf])
+def test_a_curve_stops_where_scores_are_constant_or_no_fairer(monkeypatch, ends):
+    """Unfairness falls to .03 at weight 4 and rises beyond; scores are constant from `ends` on."""
+
+    def at(self, weight):
+        u = 0.03 + 0.01 * abs(np.log2(max(weight, 2**-5) / 4))
+        moves = np.array([0.002 if weight < 4 else 0.001])
+        margin = np.inf if weight >= ends else 0.0
+        place = Place(weight, 1 - weight / 1000, u, np.zeros(1), margin, {}, moves)
+        return self._seen.setdefault(weight, place)
+
+    monkeypatch.setattr(Curve, "at", at)
+    curve = Curve.__new__(Curve)
+    curve._seen = {}
+    place, reached = curve.meet(0.032)
+    assert (reached, 3.0 < place.fairness_weight <= 4.0) == (True, True)
+    for _ in range(2):  # what was seen before changes no answer
+        place, reached = curve.meet(0.01)
+        assert (reached, place.fairness_weight) == (False, 4.0)
+    assert max(curve._seen) <= 64.0
+
+
 @parametrize_with_checks([eh.FairRegressor(fairness_weight=0)])
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)

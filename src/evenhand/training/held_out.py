@@ -403,6 +403,8 @@ WEIGHTS = (0.0, *(2.0**k for k in range(-4, 11)))
 _FIRST = WEIGHTS.index(1.0)
 # How closely the chosen weight meets the bound from below, and tries at that.
 _CLOSE, _TRIES = 0.05, 4
+# Weights, each four times the last, after which a curve that no longer falls has reached its floor.
+_PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -418,9 +420,11 @@ class Place:
     influence : (n,) array
         Of each row of positive weight on the accuracy, for standard errors of differences.
     margin : float
-        What is added to the unfairness before it is compared with a bound.
+        What is added to the unfairness before it is compared with a bound; infinite for a constant.
     measures : dict of str → Measure
         The criterion by attribute; empty between two weights that were tried.
+    moves : array
+        Of some rows on the unfairness, as long as its standard error; empty likewise.
     """
 
     fairness_weight: float
@@ -429,6 +433,7 @@ class Place:
     influence: Vector
     margin: float = 0.0
     measures: dict[str, Measure] = field(default_factory=dict)
+    moves: Vector = field(default_factory=lambda: np.zeros(0))
 
     @property
     def judged(self) -> float:
@@ -479,20 +484,27 @@ class Curve:
             s, accuracy, influence = self._gauge.explain(scores)
             measures, judged = {}, []
             for name, gauge, limit in self._limits:
-                measures[name] = value = self._measure(gauge, s)
+                measures[name], psi = value, _ = self._measure(gauge, s)
                 margin = 0.0
                 if self._level > 0.5:
                     margin = critical(np.ones((1, 1)), self._level, value.n_clusters) * value.stderr
-                judged.append((max(value.value, 0.0) / limit, margin / limit))
-            unfairness, margin = max(judged, key=sum)
+                judged.append((max(value.value, 0.0) / limit, margin / limit, psi / limit))
+            unfairness, margin, moves = max(judged, key=lambda j: j[0] + j[1])
+            # One score for everybody is no model; in some of the folds it makes a mixture of two
+            # kinds, neither of which was measured (Illinois by ZIP: held-out R² .26, refitted 0).
+            if self._held_out.n_constant(scores):
+                margin = np.inf
             self._seen[fairness_weight] = Place(
-                fairness_weight, accuracy, unfairness, influence, margin, measures
+                fairness_weight, accuracy, unfairness, influence, margin, measures, moves
             )
         return self._seen[fairness_weight]
 
-    def _measure(self, gauge: Gauge, s: Vector) -> Measure:
+    def _measure(self, gauge: Gauge, s: Vector) -> tuple[Measure, Vector]:
+        """The criterion, and what moves it."""
         entropies = gauge.entropies([self._criterion], {"s": s, "y": gauge.y})
-        return measure(self._criterion, entropies, gauge.level, float("nan"), "")
+        psi = entropies.influence(self._criterion)
+        moves = unit_influence(psi, gauge.groups.weight, gauge.groups.cluster)
+        return measure(self._criterion, entropies, gauge.level, float("nan"), ""), moves
 
     def unseen(self, model: Any) -> tuple[float, float]:
         """What the audit sees in the rows of training and the term of the fit does not; its error.
@@ -502,7 +514,7 @@ class Curve:
         if not self._one or self._criterion.moves(self._criterion.given):
             return float("nan"), float("nan")
         scores = self._held_out.handle.predict(model, self._rows)
-        seen = self._measure(self._gauge, self._gauge.explain(scores)[0])
+        seen, _ = self._measure(self._gauge, self._gauge.explain(scores)[0])
         return seen.value - model.unfairness_, seen.stderr
 
     def refit(self, fairness_weight: float, rows: Sample) -> Any:
@@ -510,13 +522,28 @@ class Curve:
         return self._held_out.handle.fit(fairness_weight, rows)
 
     def meet(self, bound: float) -> tuple[Place, bool]:
-        """Where the curve meets a bound, and whether it does; the fairest place where not."""
-        low, high = 0, _FIRST
-        if self.at(WEIGHTS[0]).judged <= bound:
+        """Where the curve meets a bound, and whether it does.
+
+        Where not, the most accurate place that is as fair as the fairest, up to the standard error
+        of their difference: beyond a floor, held-out unfairness may rise while R² falls.
+        """
+        low, high, worse = 0, _FIRST, 0
+        floor = self.at(WEIGHTS[0]).judged
+        if floor <= bound:
             return self.at(WEIGHTS[0]), True
-        while self.at(WEIGHTS[high]).judged > bound:
-            if high == len(WEIGHTS) - 1:
-                return min(self._seen.values(), key=lambda place: place.judged), False
+        while (judged := self.at(WEIGHTS[high]).judged) > bound:
+            constant = judged == np.inf
+            if constant and high > low + 1:
+                high = low + 1  # constants may begin anywhere in between
+                continue
+            worse, floor = (0, judged) if judged < floor else (worse + 1, floor)
+            if constant or high == len(WEIGHTS) - 1 or worse == _PATIENCE:
+                least = min(self._seen.values(), key=lambda place: place.judged)
+                near = [
+                    place for place in self._seen.values()
+                    if place.judged - least.judged <= np.linalg.norm(place.moves - least.moves)
+                ]  # fmt: skip
+                return max(near, key=lambda place: place.accuracy), False
             low, high = high, min(high + 2, len(WEIGHTS) - 1)
         while high - low > 1:
             middle = (low + high) // 2
@@ -529,6 +556,8 @@ class Curve:
     @staticmethod
     def _between(unfair: Place, fair: Place, bound: float) -> Place:
         """The place on the straight line between two that meets the bound."""
+        if unfair.judged == np.inf:
+            return fair
         t = (unfair.judged - bound) / (unfair.judged - fair.judged)
         margin = (1 - t) * unfair.margin + t * fair.margin
         if unfair.fairness_weight > 0:
