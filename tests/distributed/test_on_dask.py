@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 
 import evenhand as eh
 from evenhand.distributed import WorkerLostError, fit, fitting
@@ -104,21 +103,6 @@ def test_the_same_rows_on_the_same_workers_give_the_same_bits(client, monkeypatc
         fit(eh.FairRidge(), rows, client, y="target", sensitive_features="group") for _ in range(2)
     )
     np.testing.assert_array_equal(one.coef_, two.coef_)
-
-
-def test_arrays_dense_and_sparse(client):
-    import dask.array as da
-
-    frame = people()
-    X = frame[FEATURES].to_numpy().copy()
-    X[np.abs(X) < 0.5] = 0.0
-    y, a = frame["target"].to_numpy(), np.arange(len(frame)) % 2
-    whole = eh.FairRidge(**SETTINGS).fit(X, y, sensitive_features=a)
-    rows = da.from_array(X, chunks=(200, 2))
-    columns = {"y": da.from_array(y, 200), "sensitive_features": da.from_array(a, 200)}
-    same(fit(eh.FairRidge(**SETTINGS), rows, client, **columns), whole)
-    thin = da.from_array(X, chunks=(200, 3)).map_blocks(sparse.csr_matrix)
-    same(fit(eh.FairRidge(**SETTINGS), thin, client, **columns), whole)
 
 
 def test_errors_of_one_worker_reach_the_caller(client):

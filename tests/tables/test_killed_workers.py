@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.tables import plan
 from evenhand.tables.audit_table import cells_of
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
@@ -80,20 +79,6 @@ def test_dask_gives_up_on_a_partition_that_kills_every_worker(tmp_path):
         pytest.raises(ValueError, match=r"`table` cannot be read by Dask: .* 2 different workers"),
     ):
         counted(tmp_path, 2)
-
-
-def test_a_cluster_without_workers_is_not_waited_for(monkeypatch):
-    import dask.dataframe as dd
-    from distributed import Client, LocalCluster
-
-    assert plan.ALONE == 300.0
-    monkeypatch.setattr(plan, "ALONE", 1.0)
-    with (
-        LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as made,
-        Client(made),
-        pytest.raises(ValueError, match="its cluster has had no worker for 1 seconds"),
-    ):
-        cells_of(dd.from_pandas(rows(), npartitions=2), **ROLES)
 
 
 # Spark has one master a process, and the tests beside this one have another. Rows that wait hold

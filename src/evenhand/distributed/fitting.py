@@ -29,7 +29,6 @@ from .workers import (
     find_columns,
     first_outcome,
     lost,
-    rows_of_arrays,
     rows_of_tables,
     run_fit,
 )
@@ -63,18 +62,16 @@ def fit(
     estimator : FairRidge or FairGLM
         Not fitted itself: the fitted model is a copy. Group features, the conditional criterion and
         quantiles need more of the rows than sums, and are refused.
-    data : Dask DataFrame, Dask Array or PySpark DataFrame
-        The blocks of an Array, the features, may be SciPy's sparse matrices.
+    data : Dask DataFrame or PySpark DataFrame
     client_or_spark : distributed.Client or SparkSession
-    y : str, or Dask Array beside an Array
-        Target: the name of a column, or an array in the same blocks as the data. So are the
-        following.
-    sensitive_features : str, list of str or Dask Array, optional
+    y : str
+        Target: the name of a column. So are the following.
+    sensitive_features : str or list of str, optional
         Several columns are crossed. Required unless ``fairness_weight=0``.
-    sample_weight : str or Dask Array, optional
+    sample_weight : str, optional
     features : list of str, optional
         Columns of a DataFrame; by default all that hold numbers and are nothing else.
-    exposure, offset, given : str or Dask Array, optional
+    exposure, offset, given : str, optional
         For :class:`FairGLM`.
     timeout : float
         Seconds within which each worker must answer in every exchange, and within which all must
@@ -113,14 +110,13 @@ def fit(
     there = {"pyspark": run_spark}.get(library, run_dask if library.startswith("dask") else None)
     if there is None:
         raise TypeError(
-            "`data` must be a Dask DataFrame, a Dask Array or a PySpark DataFrame, got "
+            "`data` must be a Dask DataFrame or a PySpark DataFrame, got "
             f"{type(data).__name__}. Hint: rows in memory need no cluster."
         )
     first, n_workers, named = there(model, data, client_or_spark, columns, features, float(timeout))
     fitted = first.result
     fitted.n_workers_, fitted.n_rounds_ = n_workers, first.rounds
-    if named is not None:
-        fitted.feature_names_in_ = np.array(named.features, dtype=object)
+    fitted.feature_names_in_ = np.array(named.features, dtype=object)
     return fitted
 
 
@@ -150,7 +146,7 @@ def refuse_more_than_sums(model: FairLinear) -> None:
 
 def run_dask(
     model: Any, data: Any, client: Any, given: dict[str, Any], features: Any, timeout: float
-) -> tuple[Outcome, int, Columns | None]:
+) -> tuple[Outcome, int, Columns]:
     """Fit on every worker that holds rows; see :func:`evenhand.distributed.fit`."""
     from distributed import Client
 
@@ -159,52 +155,18 @@ def run_dask(
             f"`client_or_spark` must be a distributed.Client for Dask data, got "
             f"{type(client).__name__}."
         )
-    columns, dtype = None, None
-    if hasattr(data, "npartitions") and hasattr(data, "columns"):
-        columns, dtype = find_columns(data, features, given)
-        parts = data[columns.names].to_delayed()
-    else:
-        if features is not None:
-            raise ValueError("`features` must be None for an Array, whose columns have no names.")
-        parts = _blocks(data, given)
+    if not hasattr(data, "columns"):
+        raise TypeError(
+            f"`data` must be a Dask DataFrame, got a Dask {type(data).__name__}. Hint: "
+            "dask.dataframe.from_dask_array(array, columns=[...])."
+        )
+    columns, dtype = find_columns(data, features, given)
+    parts = data[columns.names].to_delayed()
     return (*_run(client, model, columns, dtype, list(parts), timeout), columns)
 
 
-def _blocks(data: Any, columns: dict[str, Any]) -> list[Any]:
-    """Blocks of rows of an Array and of the arrays beside it, each a dict."""
-    from dask import delayed
-
-    if data.ndim != 2:
-        raise ValueError(f"`data` must have two dimensions, rows and columns, got {data.ndim}.")
-    arrays = {"X": data.rechunk({1: -1})}
-    for argument, column in columns.items():
-        if column is None:
-            continue
-        if not hasattr(column, "to_delayed") or not hasattr(column, "ndim"):
-            raise TypeError(
-                f"`{argument}` must be a Dask Array beside an Array, got {type(column).__name__}."
-            )
-        if hasattr(column, "to_dask_array"):  # a Series
-            column = column.to_dask_array()
-        if column.ndim > 1:
-            column = column.rechunk({1: -1})
-        arrays[argument] = column
-    counts = {name: array.numblocks[0] for name, array in arrays.items()}
-    for name, count in counts.items():
-        if count != counts["X"]:
-            raise ValueError(
-                f"`{name}` must have its rows in the same blocks as the data, got {count} blocks "
-                f"beside {counts['X']}. Hint: rechunk both alike."
-            )
-    flat = {name: array.to_delayed().ravel() for name, array in arrays.items()}
-    return [
-        delayed(dict)([[name, blocks[k]] for name, blocks in flat.items()])
-        for k in range(counts["X"])
-    ]
-
-
 def _run(
-    client: Any, model: Any, columns: Columns | None, dtype: Any, parts: list[Any], timeout: float
+    client: Any, model: Any, columns: Columns, dtype: Any, parts: list[Any], timeout: float
 ) -> tuple[Outcome, int]:
     from distributed import wait
     from distributed.comm import get_address_host
@@ -294,13 +256,13 @@ def _outcome(rank: int, task: Any) -> Outcome:
 
 
 def _task(
-    parts: list[Any], model: Any, columns: Columns | None, dtype: Any, arguments: dict[str, Any],
+    parts: list[Any], model: Any, columns: Columns, dtype: Any, arguments: dict[str, Any],
     rank: int,
 ) -> Outcome:  # fmt: skip
     from distributed import get_worker
 
     def read() -> dict[str, Any]:
-        return rows_of_arrays(parts) if columns is None else rows_of_tables(columns, dtype, parts)
+        return rows_of_tables(columns, dtype, parts)
 
     return run_fit(model, read, arguments, rank, get_worker().state.nthreads)
 

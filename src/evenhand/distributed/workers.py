@@ -192,26 +192,6 @@ def _labels(columns: list[Any]) -> Any:
     return pd.concat(plain, ignore_index=True)
 
 
-def rows_of_arrays(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A worker's blocks, each a dict of arrays by argument, as the arguments of a fit."""
-    from scipy import sparse
-
-    out: dict[str, Any] = {}
-    for argument in parts[0]:
-        blocks = [part[argument] for part in parts]
-        for block, X in zip(blocks, (part["X"] for part in parts), strict=True):
-            if block.shape[0] != X.shape[0]:
-                raise ValueError(
-                    f"`{argument}` must have its rows in the same blocks as the data, got "
-                    f"{block.shape[0]} rows beside {X.shape[0]}. Hint: rechunk both alike."
-                )
-        if sparse.issparse(blocks[0]):
-            out[argument] = sparse.vstack(blocks, format="csr")
-        else:
-            out[argument] = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-    return out
-
-
 @dataclass
 class Outcome:
     """How a worker's part of a fit ended.

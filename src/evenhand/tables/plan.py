@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -526,37 +525,9 @@ def _collect(query: nw.LazyFrame[Any]) -> Any:
     if query.implementation.is_dask():
         import pyarrow as pa
 
-        return pa.Table.from_pandas(_computed(query.to_native()), preserve_index=False)
+        return pa.Table.from_pandas(query.to_native().compute(), preserve_index=False)
     more = {"engine": "streaming"} if query.implementation.is_polars() else {}
     return query.collect("pyarrow", **more).to_native()
-
-
-# Seconds that a Dask cluster may be without workers, and between two looks at it.
-ALONE, _LOOK = 300.0, 2.0
-
-
-def _computed(frame: Any) -> Any:
-    """A Dask frame as a pandas one; a cluster without workers is not waited for without end."""
-    import dask
-
-    # The client of a cluster, where one is to do the work.
-    client = getattr(dask.base.get_scheduler(), "__self__", None)
-    if client is None:
-        return frame.compute()
-    future = client.compute(frame)
-    since = time.monotonic()
-    while True:
-        try:
-            return future.result(timeout=_LOOK)
-        except TimeoutError:
-            if client.scheduler_info()["workers"]:
-                since = time.monotonic()
-            elif time.monotonic() - since > ALONE:
-                future.cancel()
-                raise ValueError(
-                    f"its cluster has had no worker for {ALONE:g} seconds. Hint: look at what the "
-                    "last of them wrote, and start others."
-                ) from None
 
 
 def column_kind(dtype: nw.dtypes.DType) -> str:
