@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import ge, le
@@ -176,7 +177,7 @@ HEAD = ("what", "goal", "met", "farthest from it", "measured", "table")
 def goals() -> str:
     """Return one table per subject: how many cases meet each goal, and the one farthest from it."""
     parts, lines = [], {title: [_line(goal) for goal in each] for title, each in GOALS.items()}
-    lines["Models"] += _atlas_lines()
+    lines["Models"] += [*_atlas_lines(), _papers_line()]
     lines["Time and memory"] += [_speed_line(name, what) for name, what in SPEEDS.items()]
     for title, body in lines.items():
         parts += [f"### {title}", table(HEAD, body)]
@@ -238,6 +239,23 @@ def _atlas_lines() -> list[list[str]]:
              "1 of 1" if rank <= 1.6 else "**0 of 1**", f"{rank:.2f}", when, _link("atlas")],
         ]  # fmt: skip
     return out
+
+
+def _papers_line() -> list[str]:
+    """Return how often a rival of a later paper wins, as its page says it, rival by rival."""
+    from pages import other_papers
+
+    lost, *others = (
+        re.findall(words, other_papers.section())
+        for words in (r"([^.;:*]+): the rival wins", r": ours \(", r": level \(")
+    )
+    total = len(lost) + sum(map(len, others))
+    met = f"{total - len(lost)} of {total}"
+    return [
+        "rivals of later papers, in their own measures: ours not behind", "all of them",
+        f"**{met}**" if lost else met, ", ".join(name.strip() for name in lost) or "–",
+        _when(read_table("rivals_published", stamped=True)), _link("rivals_published"),
+    ]  # fmt: skip
 
 
 def _link(name: str) -> str:
