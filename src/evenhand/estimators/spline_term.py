@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpotrs
 
 from .._core.arrays import Array
 from ..kernels import Rows, get_kernels, numpy_passes
-from ._newton import Chord, cholesky, cold_objective, cold_start, damped_newton
+from ._newton import cholesky, cold_objective, cold_start, damped_newton
 
 Index = NDArray[np.intp]
 
@@ -43,8 +43,8 @@ TARGET_MIDDLES: Array = 2.0 * LIMIT * (np.arange(TARGET_CELLS) + 0.5) / TARGET_C
 # with it, .335 without).
 ROUGHNESS = 3.0
 # Squared Newton decrement per row after which one more step is the last, and where three digits of
-# the gradient will do; of the latter a share where the Hessian of an earlier score serves.
-LAST_STEP, ROUGH_LAST_STEP, CHORD_SHARE = 1e-8, 1e-5, 1e-2
+# the gradient will do.
+LAST_STEP, ROUGH_LAST_STEP = 1e-8, 1e-5
 MAX_STEPS = 100
 # Of conjugate gradients: what may be left of the residual, near the optimum and far, and steps.
 CG_TOL, CG_STEPS = (1e-4, 0.1), 60
@@ -224,7 +224,10 @@ def newton_step(table: Table, rho: Array, score: Array) -> Array:
     same at all nodes, as at a fair score, and a start for the others.
     """
     if len(score) == 1:
-        return dpotrs(factor_of_two(table, rho), score[0], lower=True)[0][None]
+        # The penalty of a difference from the mean of two is half that of the one that moves.
+        table = Table(table.masses, table.design, 0.5 * table.strength)
+        (block,) = table.gram(table.total * rho[1:] * rho[0])
+        return dpotrs(cholesky(block), score[0], lower=True)[0][None]
     factors = [cholesky(block) for block in table.gram(table.total * rho)]
 
     def precondition(r: Array) -> Array:
@@ -251,20 +254,13 @@ def newton_step(table: Table, rho: Array, score: Array) -> Array:
     return step
 
 
-def factor_of_two(table: Table, rho: Array) -> Array:
-    """Lower Cholesky factor of the Hessian of two groups."""
-    # The penalty of a difference from the mean of two is half that of the one that moves.
-    table = Table(table.masses, table.design, 0.5 * table.strength)
-    return cholesky(table.gram(table.total * rho[1:] * rho[0])[0])
-
-
 def fit_table(
-    table: Table, weights: Array, start: Seen, last_step: float, chord: Chord | None = None
+    table: Table, weights: Array, start: Seen, last_step: float
 ) -> tuple[Array, float, Array]:
     """Weights of least objective, that objective and log ρ, from what `look` says of weights."""
 
     def step_at(seen: Seen) -> Array:
-        return newton_step(table, seen.rho, seen.score) if chord is None else chord(seen)
+        return newton_step(table, seen.rho, seen.score)
 
     n = float(table.total.sum())
     end = damped_newton(table.look, weights, start, n, lambda _: last_step, MAX_STEPS, step_at)
@@ -292,7 +288,6 @@ class SplineTerm:
         free = np.arange(self.basis.n_terms) == 0
         self.strength = roughness * self.basis.rough + np.where(free, 0.0, kappa)
         self._weights: Array | None = None
-        self._factor: Array | None = None
         self._lines: tuple[Any, Any, NDArray[np.integer]] | None = None
 
     def warm_start(self, other: SplineTerm) -> None:
@@ -362,20 +357,15 @@ class SplineTerm:
         return np.einsum("kgn,gnd->kdn", residual * shares, phi).reshape(-1, len(rows.s))
 
     def _fit(self, rows: Rows, last_step: float) -> tuple[Array, float, Array]:
-        table, weights, chord = self.tabulate(rows), self._weights, None
-        if last_step == ROUGH_LAST_STEP and rows.n_groups == 2:
-            # Searches look at one score after the other: the Hessian costs more than a step more.
-            chord = Chord(lambda seen: factor_of_two(table, seen.rho), factor=self._factor)
-            last_step *= CHORD_SHARE
-        start = None if weights is None else table.look(weights)
-        # Else worse than knowing nothing: the data have moved too far for them to help.
-        if weights is None or start is None or start.objective > rows.n * cold_objective(rows):
-            weights = cold_start(rows.shares, self.basis.n_terms)
+        table = self.tabulate(rows)
+        weights = self._weights
+        if weights is not None:
             start = table.look(weights)
-        fit = fit_table(table, weights, start, last_step, chord)
-        if chord is not None:
-            self._factor = chord.factor
-        return fit
+            # Else worse than knowing nothing: the data have moved too far for them to help.
+            if start[0] <= rows.n * cold_objective(rows):
+                return fit_table(table, weights, start, last_step)
+        weights = cold_start(rows.shares, self.basis.n_terms)
+        return fit_table(table, weights, table.look(weights), last_step)
 
     def cell_of(self, rows: Rows) -> Index:
         """Cell of the target of each row."""
