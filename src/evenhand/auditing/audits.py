@@ -364,6 +364,7 @@ class _Run:
     loss: Loss | None = None
     frequent: bool = False  # rows were repeated by frequencies, for people who differ
     paired: bool = False  # several models of the same rows, whose differences are tested
+    several: bool = False  # attributes or models
     memo: dict[Any, Any] = field(default_factory=dict)  # what was derived from the same columns
 
     @property
@@ -388,6 +389,7 @@ class _Run:
             name: first.regroup(labels, warn=per_attribute, require_two=per_attribute).groups
             for name, labels in attributes.items()
         }
+        run = replace(run, several=n_models > 1 or len(parts) > 1)
         audits = {}
         for name, sample in samples.items():
             sample = sample.per_unit()
@@ -463,22 +465,32 @@ class _Run:
     def _measure_and_test(
         self, rows: Sample, variables: Columns, estimated: Sample | None
     ) -> tuple[Entropies, dict[str, TestResult], GroupTable]:
-        criteria, ranks = measurable(variables), rank_all(variables)
+        criteria, large = measurable(variables), rows.n_rows > EXACT_RANK_ROWS
+        for name in variables if large else ():
+            variables.slots(name)
+
+        def derived() -> Columns:
+            # Of two groups nobody else asks for what was derived, which is as large as the rows.
+            alone = rows.groups.n_groups == 2 and not self.several
+            return Columns(variables, {**variables.memo}) if alone else variables
 
         def estimate() -> Entropies:
             if estimated is None:
-                return estimate_entropies(criteria, variables, rows.groups, self.estimator)
+                return estimate_entropies(criteria, derived(), rows.groups, self.estimator)
             return estimate_entropies(
                 criteria, estimated.variables, estimated.groups, self.estimator, estimated.frequency
             )
 
         def test_and_tabulate() -> Any:
+            columns = derived()
+            ranks = rank_all(columns)
             tests = exact_fairness_p_values(
-                criteria, variables, rows.groups, random_state=self.seed, ranks=ranks
+                criteria, columns, rows.groups, random_state=self.seed, ranks=ranks
             )
+            del columns
             return tests, summarize_groups(rows.by_exposure(), self.confidence_level, ranks["s"])
 
-        if rows.n_rows > EXACT_RANK_ROWS and n_threads() > 1:
+        if large and n_threads() > 1:
             # The long loops release the interpreter lock.
             with ThreadPoolExecutor(1) as pool:
                 other = pool.submit(test_and_tabulate)

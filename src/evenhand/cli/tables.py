@@ -88,13 +88,14 @@ class Asked:
         ):
             return True
         large = one.lower().endswith(_COUNTABLE) and Path(one).is_file()
-        if not large or Path(one).stat().st_size < LARGE or any(self._rows_options.values()):
+        large = large and Path(one).stat().st_size >= LARGE and find_spec("duckdb") is not None
+        if not large or any(self._rows_options.values()):
             return False
         note(
             f"{one} is larger than {LARGE >> 20} MB, so its rows are counted by an engine and not "
             "held in memory."
         )
-        return find_spec("duckdb") is not None
+        return True
 
     @property
     def _rows_options(self) -> dict[str, Any]:
