@@ -539,6 +539,32 @@ def test_errors_of_distances_are_those_of_new_samples(name, clustered):
     assert errors[:, 1].mean() == pytest.approx(values[:, 1].std(), rel=0.2)
 
 
+@pytest.mark.parametrize("name", ["kolmogorov_smirnov", "wasserstein"])
+def test_a_distance_that_a_fail_rests_on_is_not_the_largest_of_many(name):
+    # Of two groups that are alike the largest gap is above zero in every sample.
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows = Sample.read(None, rng.normal(size=300), sensitive_features=rng.integers(0, 2, 300))
+        value, error, *_, least = next(iter(AuditedRows(rows).against_rest(name)))
+        assert least <= value
+        found.append((value / error, least / error))
+    largest, least = np.mean(found, axis=0)
+    assert largest > 0.9 > 0.4 > least
+
+
+def test_shares_near_one_in_a_small_group_hardly_pass_at_the_limit():
+    passed = 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        a = np.where(np.arange(1000) < 40, "b", "a")
+        s = (rng.random(1000) < np.where(a == "b", 0.76, 0.95)).astype(float)
+        rows = AuditedRows(Sample.read(None, s, sensitive_features=a))
+        table = impact_table(rows, at=(), cutoffs=(1.0,), statistics=("impact_ratio",))
+        passed += table.get("impact_ratio", "b").bounds(0.05)[0] > 0.8
+    assert passed <= 4  # 2, and 6 without skewness
+
+
 def test_further_numbers_need_a_target():
     y, s, a = further_rows()
     audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")

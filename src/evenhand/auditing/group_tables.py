@@ -183,32 +183,54 @@ def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
 
 def _distance_from_rest(
     rows: Sample, inside: Vector, order: Rows, statistic: str
-) -> tuple[float, Vector]:
-    """How far a group is from all other rows, and what each row adds to that.
+) -> tuple[float, float, Vector]:
+    """How far a group is from all other rows, at the least, and what each row adds to that.
 
     Each distance is the difference of two means of some x: s/σ_s − y/σ_y, 1[s ≤ t] at the widest
-    gap t between the distributions, and ∫ sign of the gap over t > s.
+    gap t between the distributions, and ∫ sign of the gap over t > s. Where x is the largest of
+    many, the difference is too large; x from one half of the rows is not, for the other half.
     """
-    s, weight = rows.scores, rows.groups.row_weight
-    total = weight.sum()
-    share = weight @ inside / total
+    s, weight, groups = rows.scores, rows.groups.row_weight, rows.groups
     with np.errstate(divide="ignore", invalid="ignore"):
-        own, rest, factor = inside / share, (1.0 - inside) / (1.0 - share), 1.0
         if statistic == "dsm":
             x = s / weighted_spread(s, weight) - rows.target / weighted_spread(rows.target, weight)
-            factor = 1.0 - share  # against all rows, the group's among them
-        else:
-            gap = np.cumsum((weight * (own - rest))[order])
-            step = np.append(np.diff(s[order]), 0.0)
-            if statistic == "kolmogorov_smirnov":
-                widest = np.argmax(np.abs(gap) * (step > 0))
-                x = np.sign(gap[widest]) * (s <= s[order[widest]])
-            else:
-                x = np.empty(len(s))
-                x[order] = np.cumsum((np.sign(gap) * step)[::-1])[::-1]
-        ends = [float(weight @ (part * x) / total) for part in (own, rest)]
-        psi = own * (x - ends[0]) - rest * (x - ends[1])
-    return factor * (ends[0] - ends[1]), factor * psi
+            value, psi = _difference_of_means(x, inside, weight)
+            factor = (
+                1.0 - weight @ inside / weight.sum()
+            )  # against all rows, the group's among them
+            return factor * value, factor * value, factor * psi
+        units = np.arange(len(s)) if groups.cluster is None else groups.cluster
+        half = np.random.default_rng(0).random(int(units.max()) + 1)[units] < 0.5
+        value, psi = _difference_of_means(
+            _widest_gap(s, inside, weight, order, statistic), inside, weight
+        )
+        least = []
+        for one in (half, ~half):
+            x = _widest_gap(s, inside, weight * ~one, order, statistic)
+            least.append(_difference_of_means(x, inside, weight * one)[0])
+    return value, min(float(np.mean(least)), value), psi
+
+
+def _widest_gap(s: Vector, inside: Vector, weight: Vector, order: Rows, statistic: str) -> Vector:
+    """The x whose mean differs most between a group and all others, of those of a distance."""
+    share = weight @ inside / weight.sum()
+    gap = np.cumsum((weight * (inside / share - (1.0 - inside) / (1.0 - share)))[order])
+    step = np.append(np.diff(s[order]), 0.0)
+    if statistic == "kolmogorov_smirnov":
+        widest = np.argmax(np.abs(gap) * (step > 0))
+        return np.sign(gap[widest]) * (s <= s[order[widest]])
+    x = np.empty(len(s))
+    x[order] = np.cumsum((np.sign(gap) * step)[::-1])[::-1]
+    return x
+
+
+def _difference_of_means(x: Vector, inside: Vector, weight: Vector) -> tuple[float, Vector]:
+    """Mean of x in a group less that of all others, and what each row adds to it."""
+    total = weight.sum()
+    share = weight @ inside / total
+    own, rest = inside / share, (1.0 - inside) / (1.0 - share)
+    ends = [float(weight @ (part * x) / total) for part in (own, rest)]
+    return ends[0] - ends[1], own * (x - ends[0]) - rest * (x - ends[1])
 
 
 def weighted_spread(x: Vector, weight: Vector) -> float:
@@ -332,8 +354,9 @@ class AuditedRows:
             covariance=m.covariance / times, third=m.third / times**2,
         )  # fmt: skip
 
-    def against_rest(self, statistic: str) -> Iterator[tuple[float, float, float, float]]:
-        """Value, standard error, degrees of freedom and skewness of how groups differ from others.
+    def against_rest(self, statistic: str) -> Iterator[tuple[float, float, float, float, float]]:
+        """Value, standard error, freedom, skewness and the least value of how groups differ from
+        others.
 
         "kolmogorov_smirnov" and "wasserstein" are distances of the scores, "dsm" the mean of
         s/σ_s − y/σ_y in the group less that of all rows.
@@ -341,7 +364,7 @@ class AuditedRows:
         rows, groups = self.rows, self.rows.groups
         order = np.argsort(rows.scores, kind="stable")
         for size, inside in zip(group_sizes(groups), groups.membership().T, strict=True):
-            value, psi = _distance_from_rest(rows, inside, order, statistic)
+            value, least, psi = _distance_from_rest(rows, inside, order, statistic)
             error = standard_error(psi, groups.weight, groups.cluster) / math.sqrt(self.times)
             units = groups.row_weight * psi
             freedom = max(size * self.times - 1.0, 1.0)
@@ -350,7 +373,7 @@ class AuditedRows:
                 freedom = freedom_of(psi, groups)
             cubes, squares = float((units**3).sum()), float(np.square(units).sum())
             skewness = cubes / squares**1.5 / math.sqrt(self.times) if squares > 0 else 0.0
-            yield value, error, freedom, skewness
+            yield value, error, freedom, skewness, least
 
     def standing_for(self, people: int) -> AuditedRows:
         """The same rows as a sample of so many people."""
@@ -435,8 +458,8 @@ def group_moments(
     names = tuple(entries)
     units = [members.by_unit(entry.psi) for entry in entries.values()]
     covariance = members.covariance(units)
-    third = np.empty((len(main), len(main), len(main), groups.n_groups))
-    for places in combinations_with_replacement(range(len(main)), 3):
+    third = np.empty((len(names), len(names), len(names), groups.n_groups))
+    for places in combinations_with_replacement(range(len(names)), 3):
         value = members.moment(*(units[j] for j in places))
         for order in permutations(places):
             third[order] = value

@@ -184,14 +184,13 @@ def contrasts(
             lost = lost | (shown[0] == shown[0, 0]).all()  # everybody is on one side
         covariance[lost] = covariance[:, lost] = np.nan
         own, other = np.nan_to_num(own), np.nan_to_num(other)
-        skewness = tail = np.zeros(K)
-        if statistic not in AT_CUTOFF:
-            error = np.sqrt(np.diag(covariance))
-            tail, size = (v / error**3 for v in _tails(m, places, ref, own, other))
-            moves = (slopes @ moments / error[:, None]).reshape(K, -1, K)
-            bend = _bend(formula, x, r, moves[range(K), :, range(K)].T, moves[:, :, ref].T)
-            skewness = np.nan_to_num(tail + 1.5 * bend / error)
-            tail = np.maximum(size, np.abs(skewness))
+        error = np.sqrt(np.diag(covariance))
+        tail, size = (v / error**3 for v in _tails(m, places, ref, own, other))
+        moves = (slopes @ moments / error[:, None]).reshape(K, -1, K)
+        bend = _bend(formula, x, r, moves[range(K), :, range(K)].T, moves[:, :, ref].T)
+        skewness = np.nan_to_num(tail + 1.5 * bend / error)
+        # Of shares no few rows decide.
+        tail = np.zeros(K) if statistic in AT_CUTOFF else np.maximum(size, np.abs(skewness))
         freedom = _freedom(m, ref, own, other, sigma)
         estimate, raw = formula(x, r), formula(shown, shown[:, [ref]])
     return Contrasts(estimate, raw, covariance, freedom, skewness, tail, slopes, moments)
@@ -222,7 +221,10 @@ def _tails(
     third, root = m.third[np.ix_(places, places, places)], np.sqrt(m.size)
     error = np.sqrt(np.einsum("jkjk->jk", m.covariance)[places])
     cube = np.einsum("jk,lk,mk->jlmk", error, error, error)
-    shape = np.nan_to_num(third / cube * root) @ m.share
+    # The shape of a share follows from how large it is, in its own group.
+    shape = (
+        np.nan_to_num(third / cube * root) @ m.share * (not isinstance(m.names[places[0]], tuple))
+    )
     moments, sizes = [], []
     for one in (third, shape[..., None] * cube / root):
         parts = [
@@ -279,6 +281,8 @@ class ImpactNumber:
     tail : float
         Its size, or that of the part that single rows bring where the two parts offset each other.
         Beyond `MOST_SKEWED` a few values decide the number, and no interval is to be trusted.
+    least : float
+        The estimate that a fail rests on, where `estimate` is the largest of many; else NaN.
     """
 
     group: str
@@ -294,6 +298,7 @@ class ImpactNumber:
     freedom: float
     skewness: float = 0.0
     tail: float = 0.0
+    least: float = math.nan
 
     @property
     def defined(self) -> bool:
@@ -525,13 +530,14 @@ class Comparison:
 
 def number_alone(
     group: str, statistic: str, value: float, error: float, freedom: float, skewness: float,
-    level: float = 0.95,
+    least: float = math.nan, level: float = 0.95,
 ) -> ImpactNumber:  # fmt: skip
     """A number whose interval and p-value are its own, without regard to other groups."""
     margin = float(stdtrit(freedom, 0.5 + level / 2)) * error
     return ImpactNumber(
         group, statistic, "", value, value - margin, value + margin,
         two_sided(value, error, freedom), True, value, error, freedom, skewness, abs(skewness),
+        least,
     )  # fmt: skip
 
 

@@ -499,10 +499,15 @@ def _number(n: ImpactNumber, part: str, ends: tuple[float, float], level: float)
     if not n.defined:
         return replace(result, note="the number is not defined here")
     above_low, above_high = (n.errors_from(end) for end in ends)
+    # A fail rests on a distance that is not the largest of many, and on a share as it is: its small
+    # counts make up for its skewness.
+    sure = n if math.isnan(n.least) else replace(n, estimate=n.least)
+    sure = replace(sure, skewness=0.0) if n.statistic in AT_CUTOFF else sure
+    low, high = (sure.errors_from(end) for end in ends)
     # By how much the value lies beyond the nearer end; from that end the other may be passed too,
     # which a range of many standard errors rules out.
-    beyond = max(-above_low, above_high)
-    far = beyond + (above_low - above_high if math.isfinite(above_low - above_high) else math.inf)
+    beyond = max(-low, high)
+    far = beyond + (low - high if math.isfinite(low - high) else math.inf)
     result = replace(
         result, interval=n.bounds(level), errors=min(abs(above_low), abs(above_high)),
         p_within=min(float(stdtr(n.freedom, -beyond) + stdtr(n.freedom, -far)), 1.0),
