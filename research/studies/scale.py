@@ -139,6 +139,7 @@ def _start_spark() -> int:
 
 def exact_line(rows: int) -> Row:
     """A frame in memory against `eh.audit` of the same rows."""
+    import duckdb
     import pandas as pd
 
     frame = pd.DataFrame(block(0, rows))
@@ -152,7 +153,7 @@ def exact_line(rows: int) -> Row:
     begin = cpu()
     result = eh.audit_table(frame, **ROLES)
     table_s = cpu() - begin
-    engine = eh.audit_table(frame, **ROLES, engine="duckdb")
+    engine = eh.audit_table(duckdb.from_df(frame), **ROLES)
     errors = [
         max(abs(audit.measures[k].value - m.value) / m.stderr for k, m in exact.measures.items())
         for audit in (result, engine)

@@ -67,7 +67,7 @@ def test_what_is_not_there_is_told_and_not_made(databases, tmp_path):
         ("people", "ibis:oracle9i://x", "`engine` must be ibis: and the address of a database"),
         (["people", "others"], address, "`table` must be the name of one table .* got several"),
         ({"y": [1.0]}, address, "`table` must be the name of one table .* got dict"),
-        ("people", "oracle", "`engine` must be one of .*, or ibis: with the address"),
+        ("people", "oracle", "`engine` must be 'duckdb' for files, ibis: with the address"),
     ):
         with pytest.raises(ValueError, match=message):
             cells_of(table, **ROLES, engine=engine)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -61,7 +63,7 @@ def test_weights_crossings_and_one_control(frame):
     rng = np.random.default_rng(0)
     more = frame.assign(w=rng.random(N), b=rng.choice(["x", "z"], N))
     roles = {**ROLES, "sensitive_features": ["a", "b"], "sample_weight": "w", "estimator": "lspc"}
-    found = eh.audit_table(more, **roles, controls="grade", engine="duckdb").conditional
+    found = eh.audit_table(duckdb.from_df(more), **roles, controls="grade").conditional
     own = eh.audit_table(more, **roles, controls="grade").conditional
     for gap in own.gaps:
         mine = found.gap(gap.group)
@@ -73,7 +75,7 @@ def test_of_many_people_some_are_compared(frame, monkeypatch):
     """With errors of as many."""
     monkeypatch.setattr("evenhand.auditing.audits.MOST_COMPARED", 1000)
     how = {"controls": "grade", "estimator": "lspc"}
-    found = eh.audit_table(pa.Table.from_pandas(frame), **ROLES, **how, engine="duckdb").conditional
+    found = eh.audit_table(duckdb.from_df(frame), **ROLES, **how).conditional
     own = eh.audit_table(frame, **ROLES, **how).conditional
     for group in ("q", "r"):
         few, every = found.gap(group), own.gap(group)
@@ -89,7 +91,7 @@ def test_gaps_in_controls_are_a_level(frame):
     table = pa.Table.from_pandas(frame.fillna({"region": ""}), preserve_index=False)
     gap, blank = (
         eh.audit_table(
-            t, **ROLES, controls="region", engine="duckdb", estimator="lspc"
+            duckdb.from_arrow(t), **ROLES, controls="region", estimator="lspc"
         ).conditional.gap("q")
         for t in (pa.Table.from_pandas(frame, preserve_index=False), table)
     )
@@ -99,10 +101,7 @@ def test_gaps_in_controls_are_a_level(frame):
 
 def test_controls_that_cannot_be_used(frame):
     more = frame.assign(number=np.arange(N) / 7, same="x")
-    for engine in ("duckdb", "polars"):
-        from polars import from_pandas
-
-        table = from_pandas(more)
+    for table in (duckdb.from_df(more), pl.from_pandas(more).lazy()):
         for controls, message in (
             ("number", r"`controls` \(column 'number'\) must have at most 200 levels"),
             ("same", "`controls` must hold a column that can be used, got none"),
@@ -112,4 +111,4 @@ def test_controls_that_cannot_be_used(frame):
             (3, "`controls` must be the name of a column or a list of names, got int"),
         ):
             with pytest.raises(ValueError, match=message):
-                eh.audit_table(table, **ROLES, controls=controls, engine=engine, estimator="lspc")
+                eh.audit_table(table, **ROLES, controls=controls, estimator="lspc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -90,11 +91,11 @@ def _dask(frame, files, request):
 TABLES = {
     "numpy": lambda f, d, r: {name: f[name].to_numpy() for name in f},
     "pandas": lambda f, d, r: f,
-    "pandas, DuckDB": lambda f, d, r: (f, "duckdb"),
-    "Polars": lambda f, d, r: (pl.from_pandas(f), "polars"),
+    "pandas, DuckDB": lambda f, d, r: duckdb.from_df(f),
+    "Polars": lambda f, d, r: pl.from_pandas(f),
     "Polars lazy": lambda f, d, r: pl.from_pandas(f).lazy(),
     "Polars, files": lambda f, d, r: pl.scan_parquet(d / "*.parquet"),
-    "Arrow": lambda f, d, r: (pa.Table.from_pandas(f), "duckdb"),
+    "Arrow": lambda f, d, r: duckdb.from_arrow(pa.Table.from_pandas(f)),
     "Arrow dataset": lambda f, d, r: dataset.dataset(
         [str(d / f"{name}.parquet") for name in "abc"]
     ),
@@ -121,12 +122,12 @@ def expected(frame):
 @pytest.fixture(params=list(TABLES))
 def table(request, frame, files):
     found = TABLES[request.param](frame, files, request)
-    return (*found, request.param) if isinstance(found, tuple) else (found, None, request.param)
+    return found, request.param
 
 
 def test_every_engine_counts_the_cells_of_the_rows(table, expected):
-    rows, engine, name = table
-    cells = cells_of(rows, **ROLES, engine=engine)
+    rows, name = table
+    cells = cells_of(rows, **ROLES)
     if "CSV" in name:  # codes of groups stay text there
         assert cells.labels == tuple((a, str(b)) for a, b in expected.labels)
     else:
@@ -165,10 +166,8 @@ def test_audits_are_those_of_the_rows(name, frame, files, exact, request):
 
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
 def test_without_a_target_or_weights(engine, frame):
-    rows = pl.from_pandas(frame)
-    found = cells_of(
-        rows, y_true=None, y_pred="the score", sensitive_features="region", engine=engine
-    )
+    rows = pl.from_pandas(frame).lazy() if engine == "polars" else duckdb.from_df(frame)
+    found = cells_of(rows, y_true=None, y_pred="the score", sensitive_features="region")
     own = eh.Cells.from_rows(None, frame["the score"], sensitive_features=frame[["region"]])
     assert found.labels == own.labels == (0, 1)
     assert found.edges == own.edges
@@ -225,11 +224,11 @@ def test_every_engine_has_the_grid_of_the_rows_in_memory_where_it_draws_a_sample
 
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
 def test_bins_are_clipped_where_values_lie_beyond_the_grid(engine, frame):
-    rows = pl.from_pandas(frame)
+    rows = pl.from_pandas(frame).lazy() if engine == "polars" else duckdb.from_df(frame)
     columns = {"y_true": "outcome", "y_pred": "the score", "sensitive_features": "region"}
     few = frame[frame["outcome"].between(2.0, 4.0)]
     edges = cells_of(few, **columns).edges
-    found = cells_of(rows, **columns, edges=edges, engine=engine)
+    found = cells_of(rows, **columns, edges=edges)
     assert found.target_bin.max() == edges.bins - 1
     own = cells_of(frame, **columns, edges=edges)
     np.testing.assert_array_equal(found.count, own.count)
@@ -238,13 +237,13 @@ def test_bins_are_clipped_where_values_lie_beyond_the_grid(engine, frame):
 
 def test_rows_that_come_while_a_table_is_read_are_noticed(frame):
     columns = columns_of("outcome", "the score", "region")
-    opened = open_table(pl.from_pandas(frame), columns, "duckdb")
+    opened = open_table(duckdb.from_df(frame), columns)
     edges = cells_of(frame, y_true="outcome", y_pred="the score", sensitive_features="region").edges
     facts = opened.facts(columns)
     assert opened.cells(columns, edges, facts).n == N
     later = frame.assign(outcome=frame["outcome"] * 2)
     with pytest.raises(ValueError, match="`table` changed while it was read"):
-        open_table(pl.from_pandas(later), columns, "duckdb").cells(columns, edges, facts)
+        open_table(duckdb.from_df(later), columns).cells(columns, edges, facts)
 
 
 @pytest.mark.parametrize("name", ["DuckDB, glob", "Polars, files", "Polars lazy", "DuckDB file"])
@@ -254,11 +253,10 @@ def test_rows_that_are_handed_over_give_the_same_cells(name, more, frame, files,
 
     roles = {**ROLES, **more}
     table = TABLES[name](frame, files, None)
-    table, engine = table if isinstance(table, tuple) else (table, None)
-    want = cells_of(table, **roles, engine=engine)
+    want = cells_of(table, **roles)
     monkeypatch.setattr(plan, "STREAMED", 0)
     monkeypatch.setattr(plan.Engine, "_cells", lambda *_: pytest.fail("the engine counted"))
-    found = cells_of(table, **roles, engine=engine)
+    found = cells_of(table, **roles)
     assert found.labels == want.labels
     assert found.n_unknown == want.n_unknown
     for key in ("score_bin", "target_bin", "group", "count", "least", "largest"):

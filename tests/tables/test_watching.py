@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import weakref
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -75,10 +76,10 @@ def _relation(frame, files, request):
 
 
 TABLES = {
-    "pandas, DuckDB": lambda f, d, r: (f, "duckdb"),
+    "pandas, DuckDB": lambda f, d, r: duckdb.from_df(f),
     "Polars lazy": lambda f, d, r: pl.from_pandas(f).lazy(),
     "Polars, files": lambda f, d, r: pl.scan_parquet(d / "*.parquet"),
-    "Arrow": lambda f, d, r: (pa.Table.from_pandas(f), "duckdb"),
+    "Arrow": lambda f, d, r: duckdb.from_arrow(pa.Table.from_pandas(f)),
     "Arrow dataset": lambda f, d, r: dataset.dataset([str(d / f"{k}.parquet") for k in (0, 1)]),
     "DuckDB relation": _relation,
     "DuckDB file": lambda f, d, r: f"duckdb:{d / 'all.db'}/prices",
@@ -98,8 +99,7 @@ def expected(frame):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_engine_sees_what_rows_in_memory_say(name, frame, files, expected, request):
     table = TABLES[name](frame, files, request)
-    table, engine = table if isinstance(table, tuple) else (table, None)
-    found = eh.monitor(table, engine=engine, **NAMES, criteria=["independence", "separation"])
+    found = eh.monitor(table, **NAMES, criteria=["independence", "separation"])
     assert found.notes == expected.notes
     assert found.notes[-1] == "No rows in 2024-05: left out."
     assert found.notes[0] == "Rows count by the sample weights 'weight'."

@@ -72,10 +72,10 @@ def audit_table(
         "auto", "logistic" or "lspc"; others need rows.
     confidence_level : float
         Of all intervals.
-    engine : {"duckdb", "polars", "spark", "ibis", "dask", "numpy"} or "ibis:ADDRESS", optional
-        By default the one that holds the table; DuckDB for files, NumPy for memory. With an
-        address of a database, such as ``ibis:postgres://user@host/database``, `table` is the name
-        of a table there.
+    engine : "ibis:ADDRESS", optional
+        An address of a database, such as ``ibis:postgres://user@host/database``; `table` is then
+        the name of a table there. Others are found from the table: DuckDB for files, NumPy for
+        tables in memory, and the one that holds any other.
     missing : sequence of str
         Labels of groups that stand for "not known", such as "NA", beside NULL, NaN and blanks.
     assume : {"guess"}, optional

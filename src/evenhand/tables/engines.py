@@ -31,7 +31,6 @@ from .plan import Columns, Engine, EngineError, in_short, is_blank
 from .readers import NULLS
 from .readers import open_table as open_file
 
-ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
 # Before the address of a database that Ibis connects to.
 ADDRESS = "ibis:"
 
@@ -152,52 +151,34 @@ def _check_columns(kinds: dict[str, str], columns: Columns, more: dict[str, str 
 def _open(table: Any, columns: Columns, engine: str | None) -> Any:
     if isinstance(engine, str) and engine.startswith(ADDRESS):
         return open_address(engine.removeprefix(ADDRESS), table)
-    if engine is not None and engine not in ENGINES:
-        raise InputError(
-            "engine", f"be one of {', '.join(ENGINES)}, or ibis: with the address of a database, "
-            f"got {engine!r}",
-        )  # fmt: skip
-    if isinstance(table, str) and table.startswith("duckdb:"):
-        _must_be(engine, "duckdb", table)
-        return _open_database(table)
+    is_database = isinstance(table, str) and table.startswith("duckdb:")
     paths = list(table) if isinstance(table, list | tuple) else [table]
-    if paths and all(isinstance(path, str | PathLike) for path in paths):
-        if engine not in (None, "duckdb"):
-            raise InputError(
-                "engine", f"be 'duckdb' for files, got {engine!r}",
-                hint="hand over what another engine makes of them, such as polars.scan_parquet.",
-            )  # fmt: skip
-        return _open_files(paths, columns)
-    return _open_frame(table, engine)
+    are_paths = bool(paths) and all(isinstance(path, str | PathLike) for path in paths)
+    if engine not in (None, "duckdb" if are_paths else None):
+        raise InputError(
+            "engine", "be 'duckdb' for files, ibis: with the address of a database, or left out, "
+            f"got {engine!r}",
+            hint="hand over what another engine makes of files, such as polars.scan_parquet.",
+        )  # fmt: skip
+    if is_database:
+        return _open_database(str(table))
+    return _open_files(paths, columns) if are_paths else _open_frame(table)
 
 
-def _open_frame(table: Any, engine: str | None) -> Any:
+def _open_frame(table: Any) -> Any:
+    """What is open already: rows in memory for NumPy, anything else in its own engine."""
+    if is_dataset(table):
+        return Engine(nw.from_native(_connect().from_arrow(table)))
     frame = nw.from_native(table, pass_through=True)
-    if isinstance(frame, nw.LazyFrame) and not frame.implementation.is_polars():
+    if isinstance(frame, nw.LazyFrame):
         opened = Engine(frame)
-        own = opened.name.lower()
-        _must_be(engine, own, f"a table of {own}")
-        return _open_ibis(table) if own == "ibis" else opened
-    scanned = is_dataset(table)
-    if not (scanned or isinstance(frame, nw.DataFrame | nw.LazyFrame | Mapping)):
+        return _open_ibis(table) if opened.name == "Ibis" else opened
+    if not isinstance(frame, nw.DataFrame | Mapping):
         raise InputError(
             "table", "be a path, an address, a frame, a relation or an expression, got "
             f"{type(table).__name__}", hint="arrays go to evenhand.audit.",
         )  # fmt: skip
-    lazy = scanned or isinstance(frame, nw.LazyFrame)
-    engine = engine or ("numpy" if not lazy else "duckdb" if scanned else "polars")
-    if engine == "numpy" and not lazy:
-        return Held(table)
-    if engine == "duckdb" and not isinstance(frame, Mapping):
-        return _open_in_duckdb(table, frame)
-    if engine == "polars" and not scanned and frame.implementation.is_polars():
-        return Engine(frame.lazy())
-    raise InputError("engine", f"be one that reads {type(table).__name__}, got {engine!r}")
-
-
-def _must_be(engine: str | None, wanted: str, what: str) -> None:
-    if engine not in (None, wanted):
-        raise InputError("engine", f"be {wanted!r} for {what}, got {engine!r}")
+    return Held(table)
 
 
 def _typed(rows: nw.LazyFrame[Any], decimal: str, columns: Columns) -> nw.LazyFrame[Any]:
@@ -403,18 +384,6 @@ def _open_database(address: str) -> Engine:
         return Engine(nw.from_native(_connect(path).sql(f"SELECT * FROM {'.'.join(parts)}")))
     except duckdb.Error as error:
         raise EngineError("DuckDB", in_short(error)) from error
-
-
-def _open_in_duckdb(table: Any, frame: Any) -> Engine:
-    """An Arrow table or dataset, or a pandas or Polars frame."""
-    connection = _connect()
-    if isinstance(frame, nw.DataFrame) and frame.implementation.is_pandas():
-        return Engine(nw.from_native(connection.from_df(table)))
-    if isinstance(frame, nw.LazyFrame):
-        frame = frame.collect("polars")
-    if isinstance(frame, nw.DataFrame):
-        table = frame.to_arrow()
-    return Engine(nw.from_native(connection.from_arrow(table)))
 
 
 def _list(values: Iterable[str]) -> str:
