@@ -3,8 +3,10 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import evenhand as eh
 from evenhand.report import charts, words
 from evenhand.report.markup import asset
 from evenhand.report.words import accuracy, fixed, grade, judge_measure, p_text
@@ -36,6 +38,25 @@ def test_figures_and_pages_share_one_palette():
 
 def test_p_text():
     assert [p_text(p) for p in (float("nan"), 0.0001, 0.25)] == ["n/a", "< 0.001", "0.250"]
+
+
+def test_as_many_digits_as_the_error_deserves(audit):
+    m = replace(audit.independence, value=0.00063, stderr=2e-5, interval=(0.00059, 0.00067))
+    assert words.measured(m) == "0.00063 (0.00059 to 0.00067)"
+    assert words.plus_minus(m) == "0.00063 ± 0.00004"
+    assert "(between 0.059% and 0.067%)" in words.judge_measure(m)
+    assert "0.00059 to 0.00067" in str(m)
+    rough = replace(m, value=0.05, stderr=0.01, interval=(0.03, 0.07))
+    assert words.measured(rough) == "0.0500 (0.030 to 0.070)"
+
+
+def test_a_price_in_another_unit_is_asked_about():
+    rng = np.random.default_rng(0)
+    s, a = rng.gamma(4.0, 1.0, 300), rng.integers(0, 2, 300)
+    how = {"sensitive_features": a, "loss": "gamma", "estimator": "logistic"}
+    asked = "Are outcome and score in different units?"
+    assert asked in str(eh.audit(100 * s, s, **how))
+    assert asked not in str(eh.audit(1.1 * s, s, **how))
 
 
 def test_fixed_has_no_negative_zero():

@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
 
 import evenhand as eh
 from evenhand.data.encoding import ColumnError
@@ -44,6 +45,16 @@ def test_frames_of_another_library(data):
     model.fit(X, y, sensitive_features=a)
     other = pl.from_pandas(X[["v", "w", "u"]])
     np.testing.assert_array_equal(model.predict(other), model.predict(X))
+
+
+def test_dates_that_a_base_cannot_read_are_named(data):
+    X, y, a = data
+    dated = X.assign(since=pd.Timestamp("2020-01-01"))
+    base = HistGradientBoostingRegressor(max_iter=2)
+    with pytest.raises(ValueError, match=r"column 'since' holds dates\. Hint: make_pipeline"):
+        eh.FairPostprocessor(base, cv=2).fit(dated, y, sensitive_features=a)
+    both = make_pipeline(eh.TableEncoder(), base)
+    eh.FairPostprocessor(both, cv=2, fairness_weight=0.0).fit(dated, y, sensitive_features=a)
 
 
 MODELS = {

@@ -100,12 +100,15 @@ def run_facts(seed: int | None = None) -> dict[str, Any]:
 
 
 def tolerance_facts(file: Path | None) -> dict[str, str]:
-    """For the report: the file of the tolerance, and when it was last changed."""
+    """For the report: the file of the tolerance, when it was last changed, and its digest."""
+    from ..auditing.tolerance import Tolerance
+
     if file is None:
         return {}
     changed = last_changed(file)
     when = "" if changed is None else f", last changed {changed:%Y-%m-%d %H:%M UTC}"
-    return {"Tolerance": f"{clean(file.name)}{when}"}
+    digest = Tolerance.from_file(file).digest
+    return {"Tolerance": f"{clean(file.name)}{when}", "SHA-256 of the tolerance": digest}
 
 
 def leave(*outcomes: str) -> None:

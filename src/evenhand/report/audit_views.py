@@ -38,6 +38,7 @@ from .words import (
     part_word,
     people_words,
     percent,
+    places_of,
     plus_minus,
     row_count,
     short_names,
@@ -176,13 +177,14 @@ def row_words(audit: Audit, unknown: str = "") -> str:
 def measure_table(measures: Mapping[str, Measure], confidence_level: float | None = None) -> Table:
     """Return the measures with the numbers behind them."""
     level = "" if confidence_level is None else f"{percent(confidence_level)} "
+    places = max((places_of(m, 4) for m in measures.values()), default=4)
     cells: dict[str, Callable[[Measure], str]] = {
         "criterion": lambda m: m.criterion,
-        "value": lambda m: fixed(m.shown),
-        f"{level}interval": lambda m: f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
+        "value": lambda m: fixed(m.shown, places),
+        f"{level}interval": lambda m: " to ".join(f"{end:.{places}f}" for end in m.interval),
         "p (exactly fair)": lambda m: p_text(m.p_value),
-        "standard error": lambda m: f"{m.stderr:.4f}" if m.defined else "not defined",
-        "nats": lambda m: f"{m.nats:.5f}",
+        "standard error": lambda m: f"{m.stderr:.{places}f}" if m.defined else "not defined",
+        "nats": lambda m: f"{m.nats:.{places + 1}f}",
         "estimated by": lambda m: m.chosen,
     }
     columns = measure_columns(measures.values())
@@ -343,14 +345,15 @@ def cards(audit: Audit) -> Html:
 
 def _card(measure: Measure, audit: Audit) -> Html:
     level = grade_criterion(audit, measure.criterion)
-    ends = f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
+    places = places_of(measure, 3)
+    ends = " to ".join(f"{end:.{places}f}" for end in measure.interval)
     words = f" ({percent(audit.confidence_level)} interval {ends})"
     return element(
         "article",
         element("h3", get_criterion(measure.criterion).title),
         element("p", measure.question, class_="soft"),
         element("p", GRADES[level], class_=f"badge {level}"),
-        element("p", element("b", fixed(measure.shown, 3)), words),
+        element("p", element("b", fixed(measure.shown, places)), words),
         element("p", judge_criterion(audit, measure.criterion)),
         class_="card",
     )

@@ -236,6 +236,8 @@ def pricing_sentences(result: Pricing) -> list[str]:
             "are zero or below."
         )
     value, *ends = result.actual_expected
+    if not 0.1 < value < 10.0:
+        out.append("Are outcome and score in different units?")
     return [
         *out,
         f"Actual over expected is {with_interval(value, ends)} over all rows.{_evenness(result)}",

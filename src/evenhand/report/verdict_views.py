@@ -176,8 +176,8 @@ def _needed_words(verdict: Verdict) -> str:
     """How many rows would decide the rest."""
     if any(c.note for c in verdict.clauses if c.judged == OPEN):
         return "More rows would not decide some of them (see the notes)."
-    if not math.isfinite(verdict.needed):
-        return f"No number of {verdict.unit} would decide if the estimates are the truth."
+    if not verdict.needed <= 1000 * verdict.n:
+        return f"A thousand times the {verdict.unit} would not decide if the estimates are true."
     return (
         f"If the estimates are the truth, about {_round(verdict.needed)} {verdict.unit} would "
         f"decide (there are {verdict.n:,})."

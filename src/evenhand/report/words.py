@@ -103,15 +103,25 @@ def with_interval(value: float, interval: Sequence[float], digits: int = 3) -> s
     return f"{number(value, digits)} ({span(interval, digits)})"
 
 
+def places_of(measure: Measure, least: int) -> int:
+    """Places after the point that the first digit of the error takes, `least` or more."""
+    error = measure.stderr
+    return max(least, min(-math.floor(math.log10(error)), 9)) if error > 0 else least
+
+
 def measured(measure: Measure) -> str:
     """ "0.0551 (0.030 to 0.088)": the value and the interval of a measure."""
-    return f"{fixed(measure.shown)} ({measure.interval[0]:.3f} to {measure.interval[1]:.3f})"
+    places = places_of(measure, 3)
+    low, high = (f"{end:.{places}f}" for end in measure.interval)
+    return f"{fixed(measure.shown, max(places, 4))} ({low} to {high})"
 
 
 def plus_minus(measure: Measure) -> str:
     """ "0.0551 ± 0.0290": the value of a measure and half the width of its interval."""
     low, high = measure.interval
-    return f"{measure.shown:.4f} ± {(high - low) / 2:.4f}" if measure.defined else "not defined"
+    places = places_of(measure, 4)
+    margin = f"{measure.shown:.{places}f} ± {(high - low) / 2:.{places}f}"
+    return margin if measure.defined else "not defined"
 
 
 def half_width(result: Any) -> str:
@@ -184,8 +194,8 @@ def judge_measure(measure: Measure, title: str = "") -> str:
             f"{title} has nothing to measure here: the {criterion.words(criterion.given)} alone "
             "reveals the group, so the value is not defined."
         )
-    low, high = (100 * v for v in measure.interval)
-    size = f"{measure.meaning} (between {low:.1f}% and {high:.1f}%)"
+    low, high = (f"{100 * v:.{places_of(measure, 3) - 2}f}%" for v in measure.interval)
+    size = f"{measure.meaning} (between {low} and {high})"
     p = "" if math.isnan(measure.p_value) else f", {p_words(measure.p_value)}"
     advice = f" {measure.conflict}." if measure.conflict else ""
     if level == "holds":

@@ -210,7 +210,17 @@ def fit_out_of_fold(
 
     def fit(rows: Any) -> Any:
         extra = {} if weight is None else weight_argument(estimator, weight[rows])
-        return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **extra)
+        try:
+            return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **extra)
+        except TypeError as error:
+            schema = getattr(read_native(X, "X"), "schema", {})
+            dates = [name for name, kind in schema.items() if kind in (nw.Date, nw.Datetime)]
+            if not dates:
+                raise
+            raise InputError(
+                "X", f"hold what {type(estimator).__name__} can read, and column {dates[0]!r} "
+                "holds dates", hint="make_pipeline(evenhand.TableEncoder(), estimator).",
+            ) from error  # fmt: skip
 
     if not folds:
         whole = fit(np.arange(len(y)))
