@@ -153,8 +153,8 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     criterion : {"independence", "separation", "sufficiency"}
         What the score must not reveal.
     max_unfairness : float or dict of attribute to float, optional
-        Largest held-out normalized information, in [0, 1]. Met on average: on new people about half
-        of such models exceed it, unless `certify`. With several attributes, columns of
+        Largest held-out normalized information, in [0, 1]. Met on average: on new people a third to
+        a half of such models exceed it, unless `certify`. With several attributes, columns of
         `sensitive_features`, ``{"sex": 0.01, "race": 0.02}`` limits each of them, and all are met
         together; models are trained on the crossed groups.
     fairness_weight : float, optional
