@@ -25,7 +25,7 @@ from common import (
 from evidence import read_facts, read_numbers
 from pages.markdown import origin, picture
 from pages.markdown import table as markdown
-from studies.atlas_methods import DATASETS
+from studies.atlas_methods import DATASETS, METHODS
 
 LEAGUES = {"blind": "Attribute not needed", "known": "Attribute known"}
 COLORS = (BLACK, BLUE, RED, GREEN, ORANGE, SKY, PINK, YELLOW, GRAY)
@@ -257,6 +257,12 @@ reported honestly it is {luck["honest"]:.4f}. That difference is what winner's l
 """
 
 
+def unmeasured(lines: list[Line]) -> str:
+    """Methods that came after the table was made, if any."""
+    new = [name for name in METHODS if name not in {line["method"] for line in lines}]
+    return f"\n\nAdded since, and not in these tables yet: {', '.join(new)}." if new else ""
+
+
 def build() -> str:
     """The text of the page."""
     lines, note = read_numbers("atlas"), read_facts("atlas")
@@ -279,7 +285,7 @@ a half, a fifth and a tenth of what plain ridge has on up to {note["reference_ro
 group is among the features in the second
 league only. All methods share the ridge penalty and standardized columns. Standard errors of
 differences are over rows (a row's influence on R², and through the unfairness on the place where
-the bound is met) and, where folds were drawn again, over the draws.
+the bound is met) and, where folds were drawn again, over the draws.{unmeasured(lines)}
 
 All fits took {note["compute_seconds"] / 60:.0f} minutes of CPU; seed {SEED}.
 

@@ -8,9 +8,22 @@ import numpy as np
 
 from evidence import read_numbers
 from pages.markdown import table
+from studies.published import RIVALS, SWEEPS
 
 Row = dict[str, Any]
 NAMES = {"lsac": "LSAC", "communities": "Communities"}
+SWEEP_NAMES = {"posterior": "FairRidge + posterior"}
+AHEAD, LEVEL, BEHIND, MISSED = "ahead", "level", "behind", "missed"
+WORDS = {
+    AHEAD: "Ours are ahead:",
+    LEVEL: "Level:",
+    BEHIND: "**The rival is ahead:**",
+    MISSED: "**The rival wins, since ours do not get down to its unfairness:**",
+}
+# Part of the table → sweeps of ours, and the rivals that they are compared with.
+COMPARED = {
+    part: (tuple(m for m in sweeps if m != "mean"), RIVALS[part]) for part, sweeps in SWEEPS.items()
+}
 # So many standard errors apart count as ahead or behind.
 CLEAR = 2.0
 
@@ -70,25 +83,41 @@ def _ahead(row: Row | None, column: str = "r2", digits: int = 3) -> str:
     return f"{row[column]:.{digits}f} ({row['ahead']:+.3f} ± {row['stderr']:.3f})"
 
 
-def _won(rows: list[Row], methods: tuple[str, ...], rivals: tuple[str, ...]) -> str:
-    """Where one of our models is clearly ahead of a rival, or clearly behind it."""
-    said = []
-    for dataset in dict.fromkeys(r["dataset"] for r in rows):
+def standings() -> list[tuple[str, str, str]]:
+    """How each rival stands at its own unfairness: kind, rival and data, and by how much."""
+    rows = read_numbers("rivals_published")
+    out = []
+    for part in COMPARED:
+        out += _stand([r for r in rows if r["part"] == part], part, always=True)
+    return out
+
+
+def _stand(rows: list[Row], part: str, always: bool = False) -> list[tuple[str, str, str]]:
+    """The same of one paper; the data are named where there are several, or `always`."""
+    sweeps, rivals = COMPARED[part]
+    out = []
+    datasets = dict.fromkeys(r["dataset"] for r in rows)
+    for dataset in datasets:
         for rival in rivals:
-            at = [x for m in methods if (x := _at(rows, m, rival, dataset)) is not None]
-            where = f"{rival} on {NAMES[dataset]}"
+            several = always or len(datasets) > 1
+            where = f"{rival} on {NAMES[dataset]}" if several else rival
+            at = [x for m in sweeps if (x := _at(rows, m, rival, dataset)) is not None]
             if not at:
-                said.append(f"**{where}: the rival wins**, ours do not get down to its unfairness")
+                out.append((MISSED, where, ""))
                 continue
             best = max(at, key=lambda r: r["ahead"])
-            gap = f"{best['method']} {best['ahead']:+.3f} ± {best['stderr']:.3f}"
-            if best["ahead"] < -CLEAR * best["stderr"]:
-                said.append(f"**{where}: the rival wins** ({gap})")
-            elif best["ahead"] > CLEAR * best["stderr"]:
-                said.append(f"{where}: ours ({gap})")
-            else:
-                said.append(f"{where}: level ({gap})")
-    return "; ".join(said) + "."
+            far = abs(best["ahead"]) > CLEAR * best["stderr"]
+            kind = (AHEAD if best["ahead"] > 0 else BEHIND) if far else LEVEL
+            name = SWEEP_NAMES.get(best["method"], best["method"])
+            out.append((kind, where, f" ({name} {best['ahead']:+.3f} ± {best['stderr']:.3f})"))
+    return out
+
+
+def _won(rows: list[Row], part: str) -> str:
+    said: dict[str, list[str]] = {}
+    for kind, where, gap in _stand(rows, part):
+        said.setdefault(kind, []).append(where + gap)
+    return " ".join(f"{WORDS[kind]} {'; '.join(names)}." for kind, names in said.items())
 
 
 def _reweighing(rows: list[Row]) -> str:
@@ -107,7 +136,7 @@ def _reweighing(rows: list[Row]) -> str:
                 _number(theirs, "gap", 4), _number(mine, "gap", 4), *fair,
             ])  # fmt: skip
     splits = int(rows[0]["splits"])
-    verdict = _won(rows, ("FairRidge", "FairRegressor"), ("kernel", "neighbor", "kernel, ridge"))
+    verdict = _won(rows, "reweighing")
     return f"""\
 ### FairReweighing (Xi, Yu)
 
@@ -136,7 +165,7 @@ def _blind(rows: list[Row]) -> str:
             method, _number(theirs, "mse", 4), _number(mine, "mse", 4),
             _number(theirs, "gap", 3), _number(mine, "gap", 3), *fair,
         ])  # fmt: skip
-    verdict = _won(rows, ("FairRidge", "posterior", "FairRegressor"), epsilons)
+    verdict = _won(rows, "blind")
     luck, drawn = (
         _number(_of(rows, "ours", f"groups shuffled{how}", "communities"), "gap", 3)
         for how in ("", ", drawn")
@@ -180,12 +209,7 @@ def _transport(rows: list[Row]) -> str:
             "" if method.startswith("epsilon") or method.endswith("mean")
             else _ahead(_at(rows, "FairPostprocessor", method, "communities"), "mse", 4),
         ])  # fmt: skip
-    compared = tuple(r["at"] for r in rows if not _is_alone(r))
-    missed = tuple(
-        m for m in shown
-        if m not in compared and not m.startswith("epsilon") and not m.endswith("mean")
-    )  # fmt: skip
-    verdict = _won(rows, ("FairPostprocessor",), (*missed, *dict.fromkeys(compared)))
+    verdict = _won(rows, "transport")
     return f"""\
 ### Transport between histograms, with privacy (Xian, Li, Kamath, Zhao)
 
@@ -197,9 +221,10 @@ drawn anew, so private rows agree up to the luck of the draw.
 
 {table(head, lines, numbers=True)}
 
-**Who is ahead at the same KS.** {verdict} A target in steps of 0.01 has many ties, and
-`FairPostprocessor`, which treats equal people alike, cannot split them; drawing bins at random
-does."""
+**Who is ahead at the same KS.** {verdict} The rival minimizes the squared error under a bound on
+the very distance that is measured, and draws; `FairPostprocessor` weighs information against the
+error, and treats equal people alike: a target in steps of 0.01 has many ties, which it cannot
+split."""
 
 
 def _several(rows: list[Row]) -> str:
