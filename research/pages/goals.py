@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import ge, le
 
 from evidence import read_numbers, read_table
+from pages import other_papers
 from pages.markdown import meets, table
 from registry import STUDIES
 
@@ -242,18 +242,14 @@ def _atlas_lines() -> list[list[str]]:
 
 
 def _papers_line() -> list[str]:
-    """Return how often a rival of a later paper wins, as its page says it, rival by rival."""
-    from pages import other_papers
-
-    lost, *others = (
-        re.findall(words, other_papers.section())
-        for words in (r"([^.;:*]+): the rival wins", r": ours \(", r": level \(")
-    )
-    total = len(lost) + sum(map(len, others))
-    met = f"{total - len(lost)} of {total}"
+    """Return against how many rivals of later papers ours are not behind, and the others."""
+    standings = other_papers.standings()
+    won = (other_papers.BEHIND, other_papers.MISSED)
+    lost = [where for kind, where, _ in standings if kind in won]
+    met = f"{len(standings) - len(lost)} of {len(standings)}"
     return [
         "rivals of later papers, in their own measures: ours not behind", "all of them",
-        f"**{met}**" if lost else met, ", ".join(name.strip() for name in lost) or "–",
+        f"**{met}**" if lost else met, "; ".join(lost) or "–",
         _when(read_table("rivals_published", stamped=True)), _link("rivals_published"),
     ]  # fmt: skip
 

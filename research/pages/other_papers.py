@@ -26,6 +26,8 @@ COMPARED = {
 }
 # So many standard errors apart count as ahead or behind.
 CLEAR = 2.0
+# And so much in R² where there is one split only.
+NEAR = 0.005
 
 
 def section() -> str:
@@ -71,7 +73,7 @@ def _is_alone(row: Row) -> bool:
 
 
 def _number(row: Row | None, column: str, digits: int) -> str:
-    if row is None or not np.isfinite(row[column]):
+    if row is None or not np.isfinite(row.get(column, np.nan)):
         return "–"
     return f"{row[column]:.{digits}f}"
 
@@ -89,7 +91,16 @@ def standings() -> list[tuple[str, str, str]]:
     out = []
     for part in COMPARED:
         out += _stand([r for r in rows if r["part"] == part], part, always=True)
-    return out
+    theirs, ours = _best_of_several([r for r in rows if r["part"] == "several"])
+    behind = theirs["r2"] > ours["r2"] + NEAR or ours["gap"] > theirs["gap"] + NEAR
+    return [*out, (BEHIND if behind else LEVEL, "attribute by attribute on LSAC", "")]
+
+
+def _best_of_several(rows: list[Row]) -> tuple[Row, Row]:
+    """The full transport, and `FairRegressor` at the limit of highest R²."""
+    theirs = next(r for r in rows if r["method"] == "both")
+    ours = [r for r in rows if r["method"].startswith("FairRegressor")]
+    return theirs, max(ours, key=lambda r: r["r2"])
 
 
 def _stand(rows: list[Row], part: str, always: bool = False) -> list[tuple[str, str, str]]:
@@ -187,7 +198,7 @@ is ahead in R².
 
 **Who is ahead at the same KS.** {verdict} The rows to measure are few: a score read with its
 groups shuffled, which is fair, has a KS of {luck}, and drawn scores, of which the expectation is
-taken, one of {drawn}. Differences below that are not between methods."""
+taken, one of {drawn}. Nobody's scores that are not drawn can read less than that but by luck."""
 
 
 def _transport(rows: list[Row]) -> str:
@@ -228,7 +239,10 @@ split."""
 
 
 def _several(rows: list[Row]) -> str:
-    head = ["method", "R²", "independence of race", "of sex", "of both, crossed"]
+    columns = {
+        "race": "independence of race", "sex": "of sex", "gap": "of both, crossed",
+        "race_by_fold": "of race, fold by fold", "sex_by_fold": "of sex, fold by fold",
+    }  # fmt: skip
     names = {
         "plain": "plain ridge",
         "FairPostprocessor": "FairPostprocessor, transport",
@@ -237,31 +251,28 @@ def _several(rows: list[Row]) -> str:
     lines = [
         [names.get(r["method"], r["method"] if r["who"] == "evenhand"
                    else f"attribute by attribute, {r['method']}"),
-         f"{r['r2']:.4f}", *(f"{r[c]:.4f}" for c in ("race", "sex", "gap"))]
+         f"{r['r2']:.4f}", *(_number(r, c, 4) for c in columns)]
         for r in rows
     ]  # fmt: skip
-    theirs = next(r for r in rows if r["method"] == "both")
-    ours = [r for r in rows if r["method"].startswith("FairRegressor")]
-    best = max(ours, key=lambda r: r["r2"])
-    if theirs["r2"] > best["r2"] + 0.005:
-        verdict = (
-            f"**The rival wins**: its R² is {theirs['r2']:.3f} where `FairRegressor` has "
-            f"{best['r2']:.3f}. Features are mostly whole numbers, so scores repeat, and a map for "
-            "each group that treats equal people alike leaves each group at values of its own, "
-            "which `auto` sees: knowing the exact score is knowing the group. The rival adds noise "
-            "of a millionth of the spread before it ranks, which breaks ties. Noise on our "
-            "transport does the same, as the last line shows; `FairRegressor` adds none, and what "
-            "is left for it is to flatten the score."
-        )
-    else:
-        verdict = f"`FairRegressor` has an R² of {best['r2']:.3f}, the rival {theirs['r2']:.3f}."
+    theirs, best = _best_of_several(rows)
+    verdict = f"`FairRegressor` has an R² of {best['r2']:.3f}, the rival {theirs['r2']:.3f}."
+    if theirs["r2"] > best["r2"] + NEAR or best["gap"] > theirs["gap"] + NEAR:
+        verdict = f"""\
+**The rival wins:** R² {theirs["r2"]:.3f} and independence {theirs["gap"]:.4f} of both, where
+`FairRegressor` has {best["r2"]:.3f} and {best["gap"]:.4f}. Features are mostly whole numbers, so
+scores repeat, and a map for each group that treats equal people alike leaves each group at values
+of its own: who knows the exact score knows the group. `auto` looks at repeated values in few rows,
+as in one fold, and sorts scores into bins from 5,000 rows on. So it is that our transport reads as
+fair on all rows together and not fold by fold, and that `FairRegressor`, which chooses on fewer
+rows, refuses it. The rival adds noise of a millionth of the spread before it ranks, which breaks
+ties; noise on ours does the same."""
     return f"""\
 ### Several attributes (Hu, Ratz, Charpentier; EquiPy)
 
 5,000 law students, race and sex known to all methods and among the features. The transport goes
 attribute by attribute, by out-of-fold scores; `FairRegressor` has the same limit for both
-attributes. Five folds, by `auto` on all rows held out.
+attributes. Five folds, by `auto` on all rows held out, and on each fold with the mean taken.
 
-{table(head, lines, numbers=True)}
+{table(["method", "R²", *columns.values()], lines, numbers=True)}
 
 {verdict}"""
