@@ -139,7 +139,7 @@ _ALL = [
           "verdicts on tables that tricks composed at random dress up", AUDITS),
     Study("next_door", "next_door:run", "limits: Next door to what is tested",
           "intervals, tests and verdicts beside the cases that tests hold", TABLES,
-          part="feature"),
+          part="case"),
     Study("illinois", "controls:illinois", "controls",
           "premiums in minority ZIP codes of the same risk", (*AUDITS, "research/loaders"),
           packages=("statsmodels",)),

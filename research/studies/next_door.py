@@ -34,10 +34,10 @@ class Case:
 
     Attributes
     ----------
-    claim : {"interval", "size", "verdict"}
+    claim : {"interval", "size", "verdict", "limit"}
         "interval": holds the truth in 95 of 100 samples. "size": exactly fair, so that at most 5 of
         100 tests reject and the interval holds 0. "verdict": fails the limit, so that at most 5 of
-        100 pass.
+        100 pass. "limit": just meets it, so that at most 5 of 100 fail.
     n : int
         Rows, before copies.
     draw : function of (Generator, n)
@@ -64,10 +64,10 @@ def read_measure(measure: Any, truth: float, withheld: bool = False) -> Outcome:
     return measure.value, low, high, error, truth, withheld, bool(wrong)
 
 
-def read_verdict(verdict: Any) -> Outcome:
-    """Outcome of a verdict on what fails its limit."""
-    passed = verdict.outcome == "pass"
-    return np.nan, np.nan, np.nan, np.nan, np.nan, verdict.outcome == "not enough data", passed
+def read_verdict(verdict: Any, wrong: str = "pass") -> Outcome:
+    """Outcome of a verdict on what fails its limit or, where a fail is wrong, just meets it."""
+    outcome = verdict.outcome
+    return np.nan, np.nan, np.nan, np.nan, np.nan, outcome == "not enough data", outcome == wrong
 
 
 def read_entry(table: pd.DataFrame, group: Any, name: str, truth: float) -> Outcome:
@@ -391,6 +391,25 @@ def lognormal_ratio(sigma: float, size: int) -> Callable[..., Outcome]:
     return draw
 
 
+def distance_at_limit(rng: Random, n: int) -> Outcome:
+    """Groups a tenth apart in Kolmogorov's distance, which is the limit."""
+    a = (np.arange(n) < n // 5).astype(int)
+    s = rng.normal(size=n) + 2 * norm.ppf(0.55) * a
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=a, estimator="logistic")
+    return read_verdict(result.verdict(eh.Tolerance(kolmogorov_smirnov=0.1)), "fail")
+
+
+def rate_near_one(rng: Random, n: int) -> Outcome:
+    """Nearly everybody is accepted, four fifths of the others in a group of 40."""
+    a = (np.arange(n) < 40).astype(int)
+    s = (rng.random(n) < np.where(a == 1, 0.76, 0.95)).astype(float)
+    limit = eh.Tolerance(
+        impact_ratio=(0.8, 1.25), favorable="high", at=(), cutoffs=(1.0,), smallest=0.01
+    )
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=a, estimator="logistic")
+    return read_verdict(result.verdict(limit))
+
+
 def metric_by_group(clustered: bool) -> Callable[..., Outcome]:
     """Mean absolute error of one group, of independent rows or of families that share theirs."""
 
@@ -532,6 +551,7 @@ CASES = [
     Case("copies", "one of two groups twice", "size", 1_000, one_group_copied),
     Case("copies", "panel, score with noise of .0001", "size", 3_000, panel(1e-4)),
     Case("copies", "panel, score with noise of .01", "size", 3_000, panel(1e-2)),
+    Case("copies", "panel, score with noise of .1", "size", 3_000, panel(1e-1), 100),
     Case("copies", "panel, score that stays", "size", 3_000, panel(0.0)),
     Case("copies", "the same table twice", "size", 1_000, same_file_twice),
     Case("copies", "cells of rows three times", "size", 1_000, copied_cells),
@@ -567,6 +587,8 @@ CASES = [
     ),
     Case("gates", "lognormal, sigma 1, group of 100", "verdict", 2_000, lognormal_ratio(1.0, 100)),
     Case("gates", "lognormal, sigma 1, group of 50", "verdict", 2_000, lognormal_ratio(1.0, 50)),
+    Case("gates", "distance of .1, the limit", "limit", 2_000, distance_at_limit),
+    Case("gates", "rate of .95, group of 40", "verdict", 1_000, rate_near_one),
     Case("by group", "mean absolute error", "interval", 1_000, metric_by_group(False)),
     Case("by group", "mean absolute error in families", "interval", 1_000, metric_by_group(True)),
     Case("tables", "calibration slope, unequal spread", "interval", 800, slope(False)),
@@ -619,7 +641,7 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
     """Coverage, size and wrong passes of all cases, in fresh samples."""
     day = int(datetime.now(UTC).strftime("%Y%m%d"))
     setting.facts["seed"] = day
-    wanted = [k for k, case in enumerate(CASES) if setting.wants(case.feature)]
+    wanted = [k for k, case in enumerate(CASES) if setting.wants(case.name)]
     units = [(k, day, setting.choose(CASES[k].samples, 2)) for k in wanted]
     for k, result in zip(wanted, run_all(setting, repeat_case, units, "cases"), strict=True):
         yield summarize(CASES[k], result["outcomes"])
