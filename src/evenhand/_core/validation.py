@@ -202,7 +202,7 @@ def check_names(names: list[Any], argument: str) -> None:
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
     """`array.astype(float64)`, which NumPy also does for dates and complex numbers: TypeError."""
-    if array.dtype.kind in "mMc":
+    if array.dtype.kind in "mMcV":
         raise TypeError(f"{array.dtype} is not a real number.")
     try:
         return array.astype(np.float64)
@@ -228,7 +228,7 @@ def refuse_dates(values: Any, name: str) -> None:
     else:
         dtype = getattr(values, "dtype", None)
         dtype = dtype if isinstance(dtype, np.dtype) else np.asarray(values).dtype
-        found = [str(dtype)] if dtype.kind in "mMc" else []
+        found = [str(dtype)] if dtype.kind in "mMcV" else []
     if found:
         # scikit-learn's common checks expect the second sentence.
         what = " Complex data not supported." if found[0].startswith("complex") else ""

@@ -472,6 +472,7 @@ def alternatives(
     """
     check_request(limit, floor, "raise", "floor", "limit")
     check_confidence_level(confidence_level)
+    check_column(y_true, "y_true")
     columns = {f"y_pred[{name!r}]": column for name, column in y_pred.items()}
     rows = Sample.read(
         y_true, sensitive_features=sensitive_features, sample_weight=sample_weight,

@@ -27,6 +27,7 @@ from .._core.validation import (
     check_column,
     check_index,
     check_nonnegative,
+    read_native,
     refuse_masked,
 )
 from ..data.criteria import get_criterion
@@ -316,7 +317,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
     ) -> tuple[Vector, Vector, Groups | None, Vector | None]:  # fmt: skip
         """Base scores and group probabilities; features of the maps, target, groups and weights."""
         self._check_parameters()
-        refuse_masked(X, "X")
+        refuse_masked(read_native(X, "X"), "X")
         (X,) = indexable(X)  # folds are rows, which not every sparse format can give
         rows = Sample.read(
             y, names={"y_true": "y"}, sensitive_features=sensitive_features,
