@@ -148,6 +148,9 @@ class Columns(Roles):
         "itself, not about groups.",
         default=False,
     )
+    least_group: int | None = option(
+        "Leave out groups of fewer people than this, so that no result shows them.", min=2
+    )
     drop_missing: bool = option(
         "Leave out rows without a target, prediction, weight, frequency or cluster; a note counts "
         "them.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -86,14 +87,35 @@ class TableRows:
         """The sensitive columns, some of them cut into bands, and the bands."""
         import pyarrow as pa
 
-        imputed = list(dict.fromkeys(self.named.probability))
+        imputed, least = list(dict.fromkeys(self.named.probability)), self.named.least_group
+        if least is not None and (imputed or self.named.continuous):
+            raise TableError("--least-group needs a group for each row: probabilities and "
+                             "measurements have none.")  # fmt: skip
         if imputed:
             return pa.table({name: self._read(name, "probability") for name in imputed}), {}
         bands = parse_bands(self.named)
         groups, made = cut(self.table.select(list(dict.fromkeys(self.named.sensitive))), bands)
         whole = [name for name, edges in bands.items() if edges is None]
         check_levels(groups.drop_columns(whole), as_written=self.source.kind == "csv")
-        return plain_text(groups, keep=[*made, *whole]), made
+        groups = plain_text(groups, keep=[*made, *whole])
+        return (groups if least is None else self._without_small(groups, least)), made
+
+    def _without_small(self, groups: pa.Table, least: int) -> pa.Table:
+        """The groups with those of few people as not known, in which no result shows them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        rows = list(zip(*(column.to_pylist() for column in groups.columns), strict=True))
+        people = self.numbers.get("frequency", np.ones(len(rows)))
+        sizes: Counter[Any] = Counter()
+        for row, count in zip(rows, people, strict=True):
+            sizes[row] += count
+        small = {row for row in sizes if sizes[row] < least and {*row} != {None}}
+        if small:
+            count = sum(sizes[row] for row in small)
+            note(f"{count:,.0f} people of {len(small)} groups of fewer than {least} are left out.")
+        keep = pa.array([row not in small for row in rows])
+        return pa.table({n: pc.if_else(keep, groups.column(n), None) for n in groups.column_names})
 
     @property
     def groups(self) -> pa.Table:

@@ -29,7 +29,8 @@ _ARGUMENTS = {
     "y_true": "target", "y_pred": "prediction", "sensitive_features": "sensitive",
     "sample_weight": "weight", "frequency": "frequency",
 }  # fmt: skip
-_NEEDS_ROWS = ("cluster", "drop_missing", "separator", "exposure", "continuous")
+_NEEDS_ROWS = ("cluster", "drop_missing", "separator", "exposure", "continuous",
+                "least_group")  # fmt: skip
 
 
 # Bytes of one file beyond which an engine counts its rows: in memory they take some 20 times that.
