@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-all lint docs evidence clean
+.PHONY: demo test test-all lint docs evidence wheels clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -51,6 +51,13 @@ docs: $(VENV)/.docs
 # shows that all of it works.
 evidence: $(VENV)/.research
 	$(BIN)/python research/run.py all $(if $(QUICK),--quick)
+
+# Source distribution and wheel in dist/, then the wheel on every Python on the path, installed
+# without the checkout: import, audit, demo and tests, with the lowest and the newest dependencies.
+wheels: $(VENV)/.research
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python research/run.py wheels
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache \

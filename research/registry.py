@@ -209,6 +209,10 @@ _ALL = [
           routine=False),
     Study("base_head", "revisions:base_head", "", "the same small jobs at two revisions", (),
           threads=None, routine=False),
+    Study("wheels", "wheels:run", "", "the wheel on each Python, without the checkout",
+          ("src/evenhand", "pyproject.toml"), part="case", threads=None, routine=False),
+    Study("fuzz", "fuzz:run", "", "random misuse of everything public", ("src/evenhand",),
+          part="target", routine=False),
     Study("mutants", "mutants:run", "", "defects that only the tests of a base notice", (),
           part="module", routine=False),
 ]  # fmt: skip
