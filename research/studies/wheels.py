@@ -114,8 +114,8 @@ def try_wheel(inside: str) -> dict[str, Any]:
 def run(setting: Setting) -> Iterator[dict[str, Any]]:
     """One row for each Python and choice of dependencies that can be had here."""
     (wheel,), (source,) = (ROOT.joinpath("dist").glob(end) for end in ("*.whl", "*.tar.gz"))
-    setting.facts |= {"wheel_kb": wheel.stat().st_size // 1000,
-                      "sdist_kb": source.stat().st_size // 1000}  # fmt: skip
+    setting.facts.update({"wheel_kb": wheel.stat().st_size // 1000,
+                      "sdist_kb": source.stat().st_size // 1000})  # fmt: skip
     with tempfile.TemporaryDirectory() as made:
         folder = Path(os.environ.get("WHEELS_FOLDER", made))
         for case in setting.choose(CASES, CASES[1:2]):

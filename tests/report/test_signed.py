@@ -136,8 +136,8 @@ def test_what_gets_worse_is_said():
         "remark": ["worse", ""],
     }  # fmt: skip
     assert worse_words(criteria, residuals) == (
-        "What gets worse: separation (0.001 → 0.021); scores of group 'black' are too high by "
-        "more (outcome minus score -0.26 → -0.35)."
+        "What gets worse: separation (0.001 → 0.021); scores of group 'black' are too high, "
+        "more than before (outcome minus score -0.26 → -0.35)."
     )
     residuals["remark"] = criteria["remark"] = ["", ""]
     assert worse_words(criteria, residuals).startswith("No criterion gets worse")
