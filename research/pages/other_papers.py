@@ -264,15 +264,15 @@ def _several(rows: list[Row]) -> str:
     verdict = f"`FairRegressor` has an R² of {best['r2']:.3f}, the rival {theirs['r2']:.3f}."
     if _is_behind(best, theirs):
         verdict = f"""\
-**The rival wins:** R² {theirs["r2"]:.3f} and, fold by fold, independence {theirs["race_by_fold"]:.3f}
-of race and {theirs["sex_by_fold"]:.3f} of sex, where `FairRegressor` has {best["r2"]:.3f},
-{best["race_by_fold"]:.3f} and {best["sex_by_fold"]:.3f}. Features are mostly whole numbers, so scores
-repeat, and a map for each group that treats equal people alike leaves each group at values of its
-own: who knows the exact score knows the group. `auto` looks at repeated values in few rows, as in
-one fold, and sorts scores into bins from 5,000 rows on. So it is that our transport reads as fair
-on all rows together and not fold by fold, and that `FairRegressor`, which chooses on fewer rows,
-finds no model that meets its limits. The rival adds noise of a millionth of the spread before it
-ranks, which breaks ties; noise on ours does the same."""
+**The rival wins:** R² {theirs["r2"]:.3f} and, fold by fold, independence
+{theirs["race_by_fold"]:.3f} of race and {theirs["sex_by_fold"]:.3f} of sex, where `FairRegressor`
+has {best["r2"]:.3f}, {best["race_by_fold"]:.3f} and {best["sex_by_fold"]:.3f}. Features are mostly
+whole numbers, so scores repeat, and a map for each group that treats equal people alike leaves each
+group at values of its own: who knows the exact score knows the group. `auto` looks at repeated
+values in few rows, as in one fold, and sorts scores into bins from 5,000 rows on. So it is that our
+transport reads as fair on all rows together and not fold by fold, and that `FairRegressor`, which
+chooses on fewer rows, finds no model that meets its limits. The rival adds noise of a millionth of
+the spread before it ranks, which breaks ties; noise on ours does the same."""
     return f"""\
 ### Several attributes (Hu, Ratz, Charpentier; EquiPy)
 
