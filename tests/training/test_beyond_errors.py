@@ -185,19 +185,6 @@ def test_posterior_group_features_need_rows_in_memory(folder):
         model.fit(folder, "y", sensitive_features="a")
 
 
-def test_prediction_needs_names(folder):
-    rows = part()
-    model = eh.FairRidge().fit(
-        np.column_stack([rows["x"], rows["z"]]), rows["y"], sensitive_features=rows["a"]
-    )
-    with pytest.raises(ValueError, match="columns without names"):
-        model.predict(folder)
-    named = fit(folder)
-    parquet.write_table(part(x=None), folder / "1.parquet")
-    with pytest.raises(TableError, match=r"1.parquet' has no column 'x'"):
-        named.predict(folder)
-
-
 def test_a_path_of_models_needs_rows_in_memory(folder):
     with pytest.raises(ValueError, match="rows in memory for a path of models, got a path"):
         eh.fairness_path(eh.FairRidge(), folder, "y", sensitive_features="a")

@@ -264,7 +264,7 @@ def check_index(**columns: Any) -> None:
             raise InputError(
                 name, f"hold one value or line per row, got the name {str(values)!r}",
                 hint="pass the columns themselves. Files and names of columns are taken by "
-                "`audit_table`, `monitor`, and `fit` and `predict` of FairRidge and FairGLM.",
+                "`audit_table`, `monitor`, and `fit` of FairRidge and FairGLM.",
             )  # fmt: skip
         for index in _indices(values):
             for other, before in seen:

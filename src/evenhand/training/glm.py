@@ -337,8 +337,7 @@ class FairGLM(FairLinear):
 
         Parameters
         ----------
-        X : (n, d) array, frame or sparse matrix; or a path, list of paths or Arrow dataset
-            Files and datasets are read batch by batch; all other arguments then name columns.
+        X : (n, d) array, frame or sparse matrix
         sensitive_features : array, series, frame or Proxy, optional
             Needed, and used, only with ``group_features="attribute"``.
         exposure : (n,) array, optional

@@ -43,7 +43,7 @@ from .model_files import Saves
 from .penalty import BoundRegularizer, FairnessRegularizer
 from .problem import Problem, RidgeProblem, TrainingRows, prepare_ridge
 from .solver import PathSolver, path_tolerance
-from .source import predicted, read_columns, scanned
+from .source import scanned
 
 # ------------------------------------------------------------------------------------------------
 # What scikit-learn needs to know of models whose `predict` may need the group.
@@ -87,15 +87,12 @@ class ScoresWithGroups:
     def _accuracy(
         self, X: Any, y: Any, sample_weight: Any, exposure: Any = None, **columns: Any
     ) -> float:
-        """The accuracy at the predictions from `columns`, of columns as they are or beside X."""
+        """The accuracy at the predictions from `columns`."""
         mean = self.predict(X, **columns)  # type: ignore[attr-defined]
-        given = {"y": y, "sample_weight": sample_weight, "exposure": exposure}
-        given = read_columns(X, given) if is_source(X) else given
-        y = check_column(given["y"], "y", len(mean))
-        weight = check_weight(given.get("sample_weight"), len(y))
+        y = check_column(y, "y", len(mean))
+        weight = check_weight(sample_weight, len(y))
         if exposure is not None:
-            size = check_exposure(given["exposure"], len(y))
-            y, weight = self.accuracy.loss.per_unit(y, weight, size)
+            y, weight = self.accuracy.loss.per_unit(y, weight, check_exposure(exposure, len(y)))
         return self.accuracy.value(y, mean.astype(np.float64), weight)
 
 
@@ -356,25 +353,11 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         return theta
 
     def _predict(self, X: Any, sensitive_features: Any, **columns: Any) -> NDArray[Any]:
-        """Scores of rows in memory, or of a table that is read from where it is."""
+        """Scores of rows."""
         check_is_fitted(self)
-        if not is_source(X):
-            check_index(X=X, sensitive_features=sensitive_features, **columns)
-            score = self._predictor(self._read_features(X), sensitive_features)
-            return self._response(score, **columns)
-        names = getattr(self, "feature_names_in_", None)
-        if names is None or self.encoder_ is not None:
-            raise ValueError(
-                "`X` must be in memory for a model that was fitted to "
-                + ("columns without names" if names is None else "a table with text or gaps")
-                + ", got a path or a dataset. Hint: read the file and pass the rows."
-            )
-        given = {"sensitive_features": sensitive_features, **columns}
-        parts = [
-            self._response(self._predictor(rows, handed.pop("sensitive_features", None)), **handed)
-            for rows, handed in predicted(X, names, self.coef_.dtype, given)
-        ]
-        return np.concatenate(parts)
+        check_index(X=X, sensitive_features=sensitive_features, **columns)
+        score = self._predictor(self._read_features(X), sensitive_features)
+        return self._response(score, **columns)
 
     def _response(self, score: NDArray[Any]) -> NDArray[Any]:
         """What is predicted at η."""
@@ -561,8 +544,7 @@ class FairRidge(FairLinear):
 
         Parameters
         ----------
-        X : (n, d) array, frame or sparse matrix; or a path, list of paths or Arrow dataset
-            Files and datasets are read batch by batch; `sensitive_features` then names columns.
+        X : (n, d) array, frame or sparse matrix
         sensitive_features : array, series, frame or Proxy, optional
             Needed, and used, only with ``group_features="attribute"``.
 

@@ -18,7 +18,6 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Vector
 from .._core.files import TableError, arrow_kind, check_one_type, is_dataset, list_files
 from .._core.progress import progress
 from .._core.validation import InputError, quote
@@ -405,33 +404,3 @@ def _joined(chunks: list[Any]) -> Any:
     import pyarrow as pa
 
     return pa.chunked_array(chunks).unify_dictionaries()
-
-
-def read_columns(X: Any, given: Mapping[str, Any]) -> dict[str, Vector]:
-    """Columns of numbers by argument."""
-    source = open_source(X)
-    named = source.find([given["y"]], {**given, "y": None})
-    batches = list(source.batches(named.names))
-    return {
-        argument: np.concatenate([batch.numbers(name) for batch in batches], dtype=np.float64)
-        for argument, name in given.items()
-        if name is not None
-    }
-
-
-def predicted(
-    X: Any, features: Sequence[str], dtype: Any, given: Mapping[str, Any]
-) -> Iterator[tuple[NDArray[Any], dict[str, Any]]]:
-    """Rows to predict, batch by batch, and the other columns by argument."""
-    source = open_source(X)
-    columns = source.find(features, given)
-    with progress(source.n_rows, "predicting rows") as advance:
-        for batch in source.batches(columns.names):
-            handed = {
-                argument: {name: _joined([batch.columns[name]]) for name in names}
-                if argument in SEVERAL
-                else batch.numbers(names[0])
-                for argument, names in columns.given.items()
-            }
-            yield batch.rows(columns.features, dtype), handed
-            advance(len(batch))
