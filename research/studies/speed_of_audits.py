@@ -3,13 +3,20 @@
 `audits`: complete audits against one call of scikit-learn's neighbor estimate, which gives one
 number. `many_groups`: two to forty groups. `neighbors`: evenhand's `KNN` against scikit-learn and
 ennemi. `packages`: whole audits against dalex, which gives ratios of probabilities from logistic
-regressions without intervals or tests, and infomeasure, which gives I(S;A) alone.
+regressions without intervals or tests, and infomeasure, which gives I(S;A) alone. `cold_start`: CPU
+time and compiled kernels of a first audit, fit, path and command, each in a process of its own.
+`followers`: what goes beyond an audit, against floors that are named.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,7 +37,7 @@ Row = dict[str, Any]
 
 
 def audits(setting: Setting) -> Iterator[Row]:
-    """Seconds of whole audits, and how many of them one neighbor estimate takes."""
+    """CPU seconds of whole audits, and how many of them one neighbor estimate takes."""
     sizes = setting.choose([10**4, 10**5, 10**6], [1000, 2000])
     times: dict[str, list[float]] = {"logistic": [], "auto": []}
     y, s, a = scored_rows(sizes[-1])
@@ -43,12 +50,13 @@ def audits(setting: Setting) -> Iterator[Row]:
         audit(200_000, name)
     for n in sizes:
         for name in times:
-            seconds, spread, _ = timed(partial(audit, n, name), 5)
+            seconds, spread, _ = timed(partial(audit, n, name), 5, time.process_time)
             times[name].append(seconds)
-            yield {"what": f"audit, {name}, n={n:.0e} (seconds)", "value": seconds, "goal": "",
+            yield {"what": f"audit, {name}, n={n:.0e} (CPU seconds)", "value": seconds, "goal": "",
                    "spread": spread}  # fmt: skip
     peer = median(
-        timed(lambda: mutual_info_classif(s[:, None], a, random_state=0), 1)[0] for _ in range(3)
+        timed(partial(mutual_info_classif, s[:, None], a, random_state=0), 1, time.process_time)[0]
+        for _ in range(3)
     )
     for name, goal in (("logistic", ">= 20"), ("auto", ">= 5")):
         yield {"what": f"mutual_info_classif (independence only) / whole audit, {name}, n=1e6",
@@ -117,7 +125,7 @@ def audit_cpu_seconds(n: int, n_groups: int) -> float:
 
 
 def many_groups(setting: Setting) -> Iterator[Row]:
-    """One warm value and gradient, audits and one neighbor estimate at each number of groups."""
+    """One warm value and gradient, audits and a neighbor estimate by number of groups: CPU time."""
     sizes = setting.choose((10**4, 10**5, 10**6), (1000, 2000))
     groups = setting.choose(GROUPS, GROUPS[:3])
     result: dict[tuple[str, int, int], float] = {}
@@ -131,9 +139,9 @@ def many_groups(setting: Setting) -> Iterator[Row]:
     for n in sizes:
         for k in groups:
             for name, (job, repeats) in jobs(*draw_groups(n, k)).items():
-                seconds, spread, _ = timed(job, repeats)
+                seconds, spread, _ = timed(job, repeats, time.process_time)
                 result[name, n, k] = seconds
-                yield row(f"{name} (seconds)", n, k, seconds, spread=spread)
+                yield row(f"{name} (CPU seconds)", n, k, seconds, spread=spread)
     top = sizes[-1]
     for name in ("value and gradient, logistic", "value and gradient, lspc"):
         for k in groups[1:]:
@@ -266,3 +274,188 @@ def packages(setting: Setting) -> Iterator[Row]:
     for name, result in times.items():
         exponent = growth(sizes[: len(result)], result)
         yield {"method": f"{name}: growth exponent", "n": "", "seconds": exponent}
+
+
+# First calls --------------------------------------------------------------------------------------
+
+# What a newcomer does first, and the CPU seconds that it may take; None is not asked for.
+FIRST = {
+    "audit": ("eh.audit(y, s, sensitive_features=a)", 6.0),
+    "fit": ("eh.FairRidge('separation').fit(X, y, sensitive_features=a)", 2.0),
+    "path": ("eh.fairness_path(eh.FairRidge(), X, y, sensitive_features=a, random_state=0)", None),
+    "command": ("from evenhand.cli.app import main; sys.argv[1:] = ['demo', '-f']; main()", None),
+}
+# Says at its end how many kernels were compiled, which are not in the cache.
+PROGRAM = """
+import json, sys, numpy as np
+from numba.core.event import Listener, register
+class Count(Listener):
+    kernels, depth = 0, 0
+    def on_start(self, event):
+        self.kernels += self.depth == 0
+        self.depth += 1
+    def on_end(self, event):
+        self.depth -= 1
+count = Count()
+register("numba:compile", count)
+import evenhand as eh
+rng = np.random.default_rng(0)
+X, a = rng.normal(size=(500, 5)), rng.integers(0, 2, 500)
+y = X.sum(axis=1) + a + rng.normal(size=500)
+s = y + rng.normal(size=500)
+try:
+    {call}
+finally:
+    print("kernels", count.kernels)
+"""
+
+
+def first_call(call: str, folder: str) -> tuple[float, float, int]:
+    """CPU and wall-clock seconds of a whole process, and kernels that it compiled."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM.replace("{call}", call)], cwd=folder,
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = [line for line in done.stdout.splitlines() if line.startswith("kernels ")]
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cpu, wall, int(said[0].split()[1])
+
+
+def cold_start(setting: Setting) -> Iterator[Row]:
+    """Whole processes, imports included, with an empty cache of kernels and with a filled one."""
+    for name, (call, most) in FIRST.items():
+        if (setting.quick and name not in ("audit", "fit")) or not setting.wants(f"first {name}"):
+            continue
+        taken: dict[str, list[tuple[float, float, int]]] = {"empty": [], "filled": []}
+        for _ in range(setting.choose(1 if name == "command" else 2, 1)):
+            with tempfile.TemporaryDirectory() as folder:
+                for cache in taken:
+                    taken[cache].append(first_call(call, folder))
+        for cache, results in taken.items():
+            cpu, wall = (median(result[j] for result in results) for j in (0, 1))
+            yield {"what": f"first {name}", "cache": cache, "cpu_seconds": cpu,
+                   "wall_seconds": wall, "kernels": results[0][2],
+                   "goal": f"<= {most:g}" if most and cache == "empty" else ""}  # fmt: skip
+
+
+# What goes beyond an audit ------------------------------------------------------------------------
+
+
+def draw_more(n: int, n_groups: int) -> dict[str, Any]:
+    """Rows with three controls, a measurement, features and months."""
+    y, s, a = draw_groups(n, n_groups)
+    rng = np.random.default_rng(2)
+    X = np.column_stack([y + rng.normal(size=n), s, a + rng.normal(size=n)])
+    X = np.column_stack([X, rng.normal(size=(n, 3))])
+    return {"y": y, "s": s, "a": a.astype(str), "X": X, "controls": X[:, [0, 2, 3]],
+            "month": rng.integers(1, 7, n), "age": a + rng.normal(size=n)}  # fmt: skip
+
+
+def adjusted(d: dict[str, Any]) -> tuple[Callable[[], Any], Callable[[], Any], str]:
+    """Gaps given controls; the floor is what doubly robust estimates fit five times over."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.preprocessing import SplineTransformer
+
+    def floor() -> None:
+        for _ in range(5):
+            F = SplineTransformer().fit_transform(d["controls"])
+            LogisticRegression().fit(F, d["a"])
+            LinearRegression().fit(F, d["s"])
+
+    name = "five cross-fits of scikit-learn's splines, LogisticRegression and LinearRegression"
+    ours = partial(eh.audit, d["y"], d["s"], sensitive_features=d["a"], controls=d["controls"])
+    return ours, floor, name
+
+
+def explained(d: dict[str, Any]) -> tuple[Callable[[], Any], Callable[[], Any], str]:
+    from sklearn.inspection import permutation_importance
+    from sklearn.linear_model import LinearRegression
+
+    model = LinearRegression().fit(d["X"], d["y"])
+    ours = partial(eh.drivers, model, d["X"], sensitive_features=d["a"], y_true=d["y"])
+    floor = partial(permutation_importance, model, d["X"], d["y"], n_repeats=100, random_state=0)
+    return ours, floor, "permutation_importance of scikit-learn, 100 repeats"
+
+
+def measured(d: dict[str, Any]) -> tuple[Callable[[], Any], Callable[[], Any], str]:
+    from sklearn.feature_selection import mutual_info_regression
+
+    age = eh.Continuous(d["age"], "age")
+    ours = partial(eh.audit, d["y"], d["s"], sensitive_features=age)
+    columns, rng = np.column_stack([d["s"], d["y"]]), np.random.default_rng(0)
+
+    def floor() -> None:
+        for _ in range(20):
+            some = rng.integers(0, len(columns), len(columns))
+            mutual_info_regression(columns[some], d["age"][some])
+
+    return ours, floor, "mutual_info_regression of scikit-learn, 20 bootstraps"
+
+
+def watched(d: dict[str, Any]) -> tuple[Callable[[], Any], Callable[[], Any], str]:
+    import pandas as pd
+
+    month = pd.to_datetime([f"2026-{m:02}-15" for m in d["month"]])
+    table = pd.DataFrame({"s": d["s"], "y": d["y"], "a": d["a"], "t": month})
+    ours = partial(eh.monitor, table, period="month", time="t", y_true="y", y_pred="s",
+                   sensitive_features="a", criteria=("independence", "separation"))  # fmt: skip
+
+    def floor() -> None:
+        for _, part in table.groupby("t"):
+            eh.audit(part["y"], part["s"], sensitive_features=part["a"])
+
+    return ours, floor, "six audits, one for each month"
+
+
+def compared(d: dict[str, Any]) -> tuple[Callable[[], Any], Callable[[], Any], str]:
+    from fairlearn.metrics import MetricFrame
+    from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+
+    audit = eh.audit(d["y"], d["s"], sensitive_features=d["a"], estimator="logistic")
+    metrics = {m.__name__: m for m in (mean_absolute_error, mean_squared_error, r2_score)}
+    floor = partial(MetricFrame, metrics=metrics, y_true=d["y"], y_pred=d["s"],
+                    sensitive_features=d["a"], n_boot=20, ci_quantiles=[0.025, 0.975],
+                    random_state=0)  # fmt: skip
+    return partial(audit.impact, at=("median",)), floor, "MetricFrame of fairlearn, 20 bootstraps"
+
+
+FOLLOWERS = {"controls": adjusted, "drivers": explained, "continuous": measured,
+             "monitor": watched, "impact": compared}  # fmt: skip
+
+
+def followers(setting: Setting) -> Iterator[Row]:
+    """CPU seconds of each, over those of its floor, and how they grow; one thread."""
+    sizes = setting.choose((2_000, 20_000), (500, 1000))
+    groups = setting.choose((2, 5), (2,))
+    for name, make in FOLLOWERS.items():
+        seconds = {}
+        for n in sizes:
+            for k in groups:
+                ours, floor, peer = make(draw_more(n, k))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    ours(), floor()
+                    repeats = 1 if n > 2_000 else 3
+                    taken = [median(_cpu(f) for _ in range(repeats)) for f in (ours, floor)]
+                seconds[n, k] = taken[0]
+                yield {"what": name, "n": n, "groups": k, "cpu_seconds": taken[0],
+                       "floor": peer, "floor_seconds": taken[1], "ratio": taken[0] / taken[1],
+                       "goal": "<= 5"}  # fmt: skip
+        exponent = growth(sizes, [seconds[n, groups[0]] for n in sizes])
+        yield {"what": f"{name}: growth exponent in n", "n": "", "groups": groups[0],
+               "cpu_seconds": exponent}  # fmt: skip
+        if len(groups) > 1:
+            exponent = growth(groups, [seconds[sizes[-1], k] for k in groups])
+            yield {"what": f"{name}: growth exponent in groups", "n": sizes[-1], "groups": "",
+                   "cpu_seconds": exponent}  # fmt: skip
+
+
+def _cpu(function: Callable[[], Any]) -> float:
+    began = time.process_time()
+    function()
+    return time.process_time() - began
