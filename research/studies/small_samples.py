@@ -6,9 +6,10 @@ people are other rows of the same data, at most 2,000. Bounds are a half, a fift
 what plain ridge has in training; where no candidate gets that far, the model is the one that
 `on_unreachable="best"` keeps.
 
-Fair ridge (Scutari et al.) is shown at its best: its whole curve is measured on those people,
-and its R² is read off at the very unfairness that ours has there. Unfairness of a few hundred new
-people is noisy, so that places of both are means over repeats before they are compared.
+Fair ridge (Scutari et al.) is shown at its best: its whole curve is measured on those people, and
+its R² is read off at the very unfairness that ours has there; blank where fair ridge, which sees
+means alone, gets that far at no strength. Unfairness of a few hundred new people is noisy, so that
+places of both are means over repeats before they are compared.
 
 One row for each data set, criterion and bound; `exceeds` is the share of repeats whose model has
 more than the bound on new people. The standard error is over repeats, each read off on its own.
@@ -55,7 +56,7 @@ def draw(dataset: str, quick: bool, repeat: int) -> tuple[Any, ...]:
 
 
 def curve_at(u: Any, r2: Any, level: float) -> float:
-    """R² of the straight lines between places where they have a level; the fairest beyond."""
+    """R² where the straight lines between places have a level; NaN where none gets there."""
     best = -np.inf
     for j in range(len(u)):
         if u[j] <= level:
@@ -63,7 +64,7 @@ def curve_at(u: Any, r2: Any, level: float) -> float:
         if j + 1 < len(u) and (u[j] <= level) != (u[j + 1] <= level):
             t = (u[j] - level) / (u[j] - u[j + 1])
             best = max(best, (1 - t) * r2[j] + t * r2[j + 1])
-    return float(best if best > -np.inf else r2[int(np.argmin(u))])
+    return float(best) if best > -np.inf else np.nan
 
 
 def sample(dataset: str, quick: bool, repeat: int, criterion: str) -> dict[str, Any]:
@@ -97,6 +98,10 @@ def sample(dataset: str, quick: bool, repeat: int, criterion: str) -> dict[str, 
     }  # fmt: skip
 
 
+def _or_blank(value: float) -> float | str:
+    return float(value) if np.isfinite(value) else ""
+
+
 def run(setting: Setting) -> Iterator[dict[str, Any]]:
     datasets = setting.only or setting.choose(tuple(SIZES), ("communities",))
     repeats = setting.choose(REPEATS, QUICK_REPEATS)
@@ -113,14 +118,16 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
                 apart = [
                     q - curve_at(*r["ridge"], v) for (v, q), r in zip(ours, results, strict=True)
                 ]
-                error = float(np.std(apart, ddof=1) / repeats**0.5) if repeats > 1 else ""
+                met = np.array(apart)[np.isfinite(apart)]
+                error = float(np.std(met, ddof=1) / len(met) ** 0.5) if len(met) > 1 else np.nan
                 chosen, times = np.unique([r["chosen"][j] for r in results], return_counts=True)
                 yield {
                     "dataset": dataset, "rows": SIZES[dataset], "criterion": criterion,
                     "share": share, "repeats": repeats, "bound": float(bounds.mean()),
-                    "unfairness": float(u), "r2": float(r2), "fair_ridge_r2": rival,
-                    "ahead": float(r2 - rival),
-                    "ahead_stderr": error,
+                    "unfairness": float(u), "r2": float(r2),
+                    "fair_ridge_least": float(ridge[0].min()),
+                    "fair_ridge_r2": _or_blank(rival),
+                    "ahead": _or_blank(r2 - rival), "ahead_stderr": _or_blank(error),
                     "exceeds": float(np.mean(ours[:, 0] > bounds)),
                     "chosen": str(chosen[np.argmax(times)]),
                     "seconds": float(np.mean([r["seconds"] for r in results])),
