@@ -11,10 +11,10 @@ its R² is read off at the very unfairness that ours has there; blank where fair
 means alone, gets that far at no strength. Unfairness of a few hundred new people is noisy, so that
 places of both are means over repeats before they are compared.
 
-Other rules of choice were tried on these samples (three draws, 66 cases that fair ridge reaches) and
-left out: of candidates within a standard error the simplest (ahead by .0016 on average, for .0018
-without), and the weight at which all rows reach the level of the folds in training, corrected for
-their optimism (.0015). Not taking constants for models made the difference: it was -.0038 before.
+Other rules of choice were tried on these samples (three draws, 66 cases that fair ridge reaches)
+and left out: of candidates within a standard error the simplest (ahead by .0016 on average, for
+.0018 without), and the weight at which all rows reach the level of the folds in training, corrected
+for their optimism (.0015). Not taking constants for models made a difference: -.0038 before.
 
 One row for each data set, criterion and bound; `exceeds` is the share of repeats whose model has
 more than the bound on new people. The standard error is over repeats, each read off on its own.
