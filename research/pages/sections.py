@@ -137,6 +137,31 @@ def floors() -> str:
     return table(head, rows)
 
 
+def floors_summary() -> str:
+    """Floors of both, and how far splines are ahead, in sentences."""
+    rows = {(r["dataset"], r["criterion"], r["basis"]): r for r in read_table("floors")}
+    over = {
+        basis: sum(float(r["least"]) > 0.002 for r in rows.values() if r["basis"] == basis)
+        for basis in ("spline", "quadratic")
+    }
+    ahead = {}
+    for (dataset, criterion, basis), r in rows.items():
+        other = rows[dataset, criterion, "quadratic"]
+        for bound in ("0.05", "0.02", "0.01", "0.005"):
+            r2, r2_other = r[f"r2_at_{bound}"], other[f"r2_at_{bound}"]
+            if basis == "spline" and r2 and r2_other:
+                ahead[f"{dataset}, {criterion} ≤ {bound}"] = float(r2) - float(r2_other)
+    worst, best = min(ahead, key=ahead.__getitem__), max(ahead, key=ahead.__getitem__)
+    return (
+        f"Against splines {over['spline']} of {len(rows) // 2} cases stay above 0.002, against the "
+        f"quadratic {over['quadratic']}. At the {len(ahead)} bounds that both reach, splines have "
+        f"{fmean(ahead.values()):+.4f} more R² on average: {ahead[best]:+.3f} at best ({best}), "
+        f"{ahead[worst]:+.3f} at worst ({worst}), and they are behind by more than 0.003 in "
+        f"{sum(v < -0.003 for v in ahead.values())}, most of them with few rows: "
+        '`basis="quadratic"` is worth a try there.'
+    )
+
+
 def dressing() -> str:
     """Outcomes of tables that were dressed up."""
     rows = read_table("dressing")
