@@ -104,7 +104,8 @@ def small_samples() -> str:
          f"{float(r['unfairness']):.3f}", f"{float(r['r2']):.3f}",
          f"{float(r['fair_ridge_r2']):.3f}" if r["fair_ridge_r2"]
          else f"not below {float(r['fair_ridge_least']):.3f}",
-         f"{float(r['ahead']):+.3f} ± {float(r['ahead_stderr']):.3f}" if r["ahead_stderr"] else "",
+         f"{float(r['ahead']):+.3f} ± {float(r['ahead_stderr']):.3f}"
+         if r["ahead"] else "",
          count(r["exceeds"], r["repeats"]), r["chosen"]]
         for r in read_table("small_samples")
     ]  # fmt: skip
