@@ -280,6 +280,7 @@ SECTIONS = {
     "stack": {"stack": stack},
     "how-it-works": {
         "certify": certify,
+        "floors_summary": floors_summary,
         "floors": floors,
         "small_samples_summary": small_samples_summary,
         "small_samples": small_samples,
