@@ -3,8 +3,8 @@
 Equal rows are copies of one another where
 
 - repetition is all over the table: ten or more of the distinct (score, target) pairs occur several
-  times, and about equally often, so that one common value (a price of zero, a score that one group
-  shares) is none;
+  times, and about equally often or, as copies of copies do, in three sizes at most, so that one
+  common value (a price of zero, a score that one group shares) is none;
 - these are a third of the pairs, or 2 % where people who share a score (or a target) share both;
 - nearly all of these pairs belong to one group each, where people who meet by chance would be of
   several: at most a tenth as many are mixed as group shares would have it.
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from .._core.arrays import Rows, Vector
 
 _LEAST_PAIRS = 10  # fewer repeated pairs are too few to tell a table of copies by
+_MANY_PAIRS, _SIZES = 30, 3  # so many repeated pairs tell sizes of copies from those of values
 _REPEATED = 1 / 3  # of the distinct pairs; two in five of a bootstrap's are
 _REPEATED_TOGETHER = 0.02  # where values hardly repeat but in pairs
 _TOGETHER = 0.9
@@ -146,8 +147,12 @@ def are_copies(
     many = size > 1
     if many.sum() < max(_LEAST_PAIRS, least * len(size)):
         return False
-    # Copies occur about equally often; values do so by their density.
-    if np.quantile(size[many], 0.9) > 1.5 * np.median(size[many]) + 2:
+    # Copies occur about equally often, or in few sizes where copies were copied again; values occur
+    # by their density, in many sizes.
+    repeated = size[many]
+    sizes = np.sort(np.unique(repeated, return_counts=True)[1])
+    in_few_sizes = len(repeated) >= _MANY_PAIRS and sizes[-_SIZES:].sum() >= 0.9 * len(repeated)
+    if np.quantile(repeated, 0.9) > 1.5 * np.median(repeated) + 2 and not in_few_sizes:
         return False
-    by_chance = (1.0 - (share[:, None] ** size[many]).sum(axis=0)).sum()
+    by_chance = (1.0 - (share[:, None] ** repeated).sum(axis=0)).sum()
     return bool(by_chance >= _LEAST_MIXED and mixed.sum() <= _MIXED * by_chance)
