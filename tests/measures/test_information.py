@@ -131,16 +131,16 @@ def test_unknown_rows_are_left_out(criterion, case):
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_weights_are_repeated_rows_in_sample(criterion, case):
-    """Repeated by `frequency`: rows repeated by hand are copies, which count once.
-
-    Leave-one-out differs: leaving out a row of weight 2 leaves out both.
-    """
+    """Leave-one-out differs: leaving out a row of weight 2 leaves out both copies."""
     data = case("plain", 2)
     a = data.fairness["sensitive_features"]
     w = np.random.default_rng(0).integers(1, 4, len(a))
     measure, estimator = MEASURES[criterion], Logistic(losses="in-sample", kappa=1e-9)
     weighted = measure(data.y, data.s, sensitive_features=a, sample_weight=w, estimator=estimator)
-    repeated = measure(data.y, data.s, sensitive_features=a, frequency=w, estimator=estimator)
+    repeated = measure(
+        np.repeat(data.y, w), np.repeat(data.s, w), sensitive_features=np.repeat(a, w),
+        estimator=estimator,
+    )  # fmt: skip
     assert weighted == pytest.approx(repeated, rel=1e-6)
 
 

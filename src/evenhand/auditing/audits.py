@@ -410,7 +410,7 @@ class _Run:
     ) -> Audit:  # fmt: skip
         """One audit of rows: those of weight zero are left out, and copies count once."""
         weighted = sample.weighted()
-        kept, n_copies = weighted.distinct(self.frequent, self.estimator)
+        kept, n_copies = weighted.distinct(self.frequent, self.estimator, people=True)
         audit = self.audit(kept, name, attributes, crossed, warn)
         weightless = sample.n_rows - weighted.n_rows
         return replace(audit, n_copies=n_copies, n_weightless=weightless)

@@ -193,10 +193,10 @@ class Sample:
             refuse_few_weighted(kept.groups.n_known, self.n_rows)
         return kept
 
-    def distinct(self, frequent: bool = False, estimator: Any = None) -> tuple[Sample, int]:
-        """Copies of rows counted once, with their mean weight, and how many rows that leaves out.
-
-        Not with the weight of all: those that are copied most often would count most.
+    def distinct(
+        self, frequent: bool = False, estimator: Any = None, people: bool = False
+    ) -> tuple[Sample, int]:
+        """Copies of rows as one row, with the weight of all, and how many rows that leaves out.
 
         Parameters
         ----------
@@ -205,6 +205,9 @@ class Sample:
             An estimator that is smooth takes them for that; for others, which can take an exact
             value for a sign of the group, a table that looks like copies is refused.
         estimator : EntropyEstimator, optional
+        people : bool
+            With the mean weight of the copies instead, as who is copied most often shall not count
+            most where people are judged. A bootstrap's rows count as often as they are drawn.
         """
         columns = [column for column in (self.scores, self.target) if column is not None]
         groups = self.groups
@@ -220,8 +223,10 @@ class Sample:
             raise ValueError(_COPIES_OR_PEOPLE)
         first = np.unique(place, return_index=True)[1]
         kept = self.take(first)
-        if self.weight is not None:
-            weight = np.bincount(place, self.weight) / np.bincount(place)
+        weight = np.bincount(place, self.weight).astype(np.float64, copy=False)
+        if people:
+            weight = weight / np.bincount(place)
+        if (weight != weight[0]).any():
             kept = replace(kept, weight=weight, groups=kept.groups.reweigh(weight))
         return kept, len(place) - len(first)
 
