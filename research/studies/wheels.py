@@ -30,7 +30,7 @@ CASES = ("3.11 lowest", "3.11 newest", "3.12 newest", "3.13 newest", "3.14 newes
 TESTS = (
     "data/test_sample.py", "data/test_encoding.py", "estimators/test_lspc.py",
     "measures/test_cells.py", "measures/test_measures.py", "auditing/test_verdict.py",
-    "auditing/test_planning.py", "training/test_regularizer.py", "training/test_model_files.py",
+    "auditing/test_planning.py", "training/test_group_features.py", "training/test_model_files.py",
     "cli/test_cli_verdicts.py", "cli/test_cli_privacy.py",
 )  # fmt: skip
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "pandas", "polars", "pyarrow")
