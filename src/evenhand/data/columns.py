@@ -144,7 +144,7 @@ def _from_objects(column: NDArray[Any], missing: Mask) -> NDArray[Any]:
     """Python booleans, numbers or dates with gaps, as what they are; anything else as it came."""
     kinds = {type(value) for value in column[~missing]}
     if kinds and all(issubclass(kind, date | np.datetime64) for kind in kinds):
-        return np.where(missing, np.datetime64("NaT"), column).astype(MOMENT)
+        return np.where(missing, np.datetime64("NaT", "us"), column).astype(MOMENT)
     if kinds and all(issubclass(kind, bool | np.bool_) for kind in kinds):
         return np.where(missing, False, column).astype(bool)
     if all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds):
