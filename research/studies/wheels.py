@@ -34,7 +34,7 @@ TESTS = (
     "cli/test_cli_verdicts.py", "cli/test_cli_privacy.py",
 )  # fmt: skip
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "pandas", "polars", "pyarrow")
-EXTRAS = ("cli", "data")
+EXTRAS = ("cli", "data", "plot")
 IMPORT = """
 import json, sys, time
 began = time.process_time()
