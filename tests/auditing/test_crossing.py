@@ -205,7 +205,7 @@ def test_per_attribute_holds_the_same(crossed):
     found = eh.audit(y, s, sensitive_features=frame, estimator="logistic", per_attribute=True)
     assert list(found) == ["ethnicity", "month", "ethnicity × month"]
     whole = found["ethnicity × month"]
-    assert whole.attributes["month"] is found["month"]
+    assert whole.attributes["month"].measures is found["month"].measures
     assert whole.parts("separation") == crossed.parts("separation")
 
 

@@ -163,7 +163,7 @@ def test_work_is_shown_on_a_terminal_if_it_is_slow(
     screen, query = Terminal(), Engine.run
 
     def wait_and_run(self, *arguments):
-        while shown and progress._texts[-1].encode() not in screen.seen:
+        while shown and progress._sign.status.encode() not in screen.seen:
             time.sleep(0.01)
         return query(self, *arguments)
 

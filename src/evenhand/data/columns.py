@@ -123,7 +123,7 @@ def read_values(column: Any, missing: Mask) -> NDArray[Any]:
         return values
     moment = values.dtype.kind == "M"
     out = values.astype(MOMENT if moment else np.float64)
-    out[missing] = np.datetime64("NaT") if moment else math.nan
+    out[missing] = np.datetime64("NaT", "us") if moment else math.nan
     return out
 
 

@@ -225,7 +225,7 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
             problem = self._problem(design, rows, slopes)
         if problem.null == 0 and self.fairness_weight > 0:
             raise InputError(
-                "y", "vary: its squared differences are all 0, so there is nothing to predict"
+                "y", "vary: all rows have the same value, or differ by too little to be squared"
             )
         self._group_features: GroupFeatures | None = None
         if groups is None:
