@@ -158,7 +158,7 @@ def floors_summary() -> str:
         f"quadratic {over['quadratic']}. At the {len(ahead)} bounds that both reach, splines have "
         f"{fmean(ahead.values()):+.4f} more R² on average: {ahead[best]:+.3f} at best ({best}), "
         f"{ahead[worst]:+.3f} at worst ({worst}), and they are behind by more than 0.003 in "
-        f"{sum(v < -0.003 for v in ahead.values())}, most of them with few rows: "
+        f"{sum(v < -0.003 for v in ahead.values())}: "
         '`basis="quadratic"` is worth a try there.'
     )
 
