@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .._core.provenance import now, stamp
-from ..data.criteria import CRITERIA, Criterion, get_criterion, listing
+from ..data.criteria import CRITERIA, get_criterion, listing
 from ..measures.measures import RULE, asked
 from .gap_views import imputation_words
 from .markup import asset, element, escape, label, page
@@ -196,54 +196,42 @@ def software() -> dict[str, str]:
 
 
 # ------------------------------------------------------------------------------------------------
-# The method, with formulas.
-
-
-def formula(criterion: Criterion, measured: bool = False) -> str:
-    """Return the normalized information of a criterion, of groups or of a measurement."""
-    given = f"|{criterion.symbols(criterion.given)}" if criterion.given else ""
-    information = f"I({criterion.symbols(criterion.tested)};A{given})"
-    return f"1 − exp(−2·{information})" if measured else f"{information} / H(A{given})"
+# The method, in words: the formulas are in the documentation, for those who want them.
 
 
 _ESTIMATES = " Values are estimates; one that comes out slightly below zero is shown as 0."
-# What A is, what the measures mean, and how they are estimated.
+# What the measures mean, and how they are estimated.
 _GROUP = (
-    "A the group.",
-    " Each measure is the share of the uncertainty about a person's group that is removed by "
+    "Each measure is the share of the uncertainty about a person's group that is removed by "
     "learning what should tell nothing: 0 is exactly fair, 1 gives the group away. It sees "
     "differences of every kind, not only of averages.",
-    "I is the difference of two entropies, I(S;A) = H(A) − H(A|S). Each entropy H is the mean "
-    "log loss of a probabilistic classifier of the group. The table of measures names the "
-    f"classifier.{_ESTIMATES}",
+    "The uncertainty is what remains to a classifier that gives each person a probability of each "
+    "group. It is measured once with what should tell nothing and once without. The table of "
+    f"measures names the classifier.{_ESTIMATES}",
 )
 _MEASUREMENT = (
-    "A the attribute, a measurement.",
-    " I is the information in nats about the attribute in what should tell nothing. Each measure "
-    "is 1 − exp(−2·I): 0 is exactly fair, 1 gives the attribute away. If all is normal, it is the "
-    "share of the variance of the attribute that is explained. It sees dependence of every kind, "
-    "not only a straight line. It is not on the scale of measures of groups or bands; nats are.",
-    "I is the mean log ratio of two estimated densities of the attribute, with and without "
-    "what should tell nothing. The table of measures names the kind of density. Only the "
-    f"order of the values counts, so outliers and units do not.{_ESTIMATES}",
+    "Each measure says how well the attribute could be told from what should tell nothing: 0 is "
+    "exactly fair, 1 gives the attribute away. If all is normal, it is the share of the variance "
+    "of the attribute that is explained. It sees dependence of every kind, not only a straight "
+    "line. It is not on the scale of measures of groups or bands; nats are.",
+    "Two densities of the attribute are estimated, with and without what should tell nothing, and "
+    "compared. The table of measures names the kind of density. Only the order of the values "
+    f"counts, so outliers and units do not.{_ESTIMATES}",
 )
 
 
 def method(audit: Audit, more: Sequence[View] = ()) -> View:
-    """Return what was computed, with the formulas."""
+    """Return what was computed, in words."""
     measured = is_measured(audit)
-    shown = CRITERIA.values()
-    rows = [[c.title, c.statement, formula(c, measured), asked(c, measured), c.suits]
-            for c in shown]  # fmt: skip
-    symbol, meaning, estimated = _MEASUREMENT if measured else _GROUP
-    further = {v.symbol: v.word for c in shown for v in c.variables}
-    words = "".join(f" {symbol} is the {word}." for symbol, word in further.items())
-    heads = ["Criterion", "Statement", "Measure", "Question", "Suits decisions where"]
+    rows = [[c.title, asked(c, measured), c.suits] for c in CRITERIA.values()]
+    meaning, estimated = _MEASUREMENT if measured else _GROUP
     differ = "depend on the attribute" if measured else "differ between groups"
     return View(
         "Method",
-        f"S is the score, Y the true outcome (the target), {symbol}{words}{meaning}",
-        Table(heads, rows, "The criteria", wrapped=True),
+        meaning,
+        Table(
+            ["Criterion", "Question", "Suits decisions where"], rows, "The criteria", wrapped=True
+        ),
         estimated,
         f"Intervals cover the true value in about {percent(audit.confidence_level)} of "
         f"samples. {RULE} The measure says how much: slightly (under 0.01), clearly (under "
