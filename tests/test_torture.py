@@ -76,6 +76,18 @@ def test_numbers_below_the_smallest_normal_float():
     audit(y, s * 5e-321, a)
 
 
+@pytest.mark.parametrize("estimator", ["lspc", "logistic"])
+def test_the_smallest_floats_in_clusters_measure_the_same(estimator):
+    """The reciprocal of their spread is beyond the largest float."""
+    y, s, a = (np.round(v, 3) for v in rows())
+    given = {"sensitive_features": a, "cluster": np.arange(N) // 2, "estimator": estimator}
+    for measure in (eh.independence, eh.separation, eh.sufficiency):
+        plain = measure(y, s, **given)
+        for units in ((1e-312, 1.0), (1.0, 1e-312), (1e-312, 1e-312)):
+            found = measure(units[0] * y, units[1] * s, **given)
+            assert found == pytest.approx(plain, abs=1e-6)
+
+
 def test_weights_over_twelve_decades_are_few_rows():
     y, s, a = rows(n=600)
     weight = 10.0 ** np.random.default_rng(1).uniform(-6, 6, len(y))

@@ -215,6 +215,16 @@ def test_group_without_weight_is_left_out():
     assert groups.codes.tolist() == [0, 0, 1, 1]
 
 
+def test_labels_of_types_that_do_not_compare_have_an_order():
+    """NumPy's numbers compare with a tuple as arrays do, which is no answer."""
+    values = np.empty(15, dtype=object)
+    values[:] = [np.int64(1), (1, 2), np.int64(0)] * 5
+    first, again = resolve(values), resolve(values[::-1])
+    assert first.labels == again.labels
+    assert set(first.labels) == {0, 1, (1, 2)}
+    assert [first.labels[code] for code in first.codes[:3]] == [1, (1, 2), 0]
+
+
 def test_declared_category_without_rows_warns():
     values = pd.Series(pd.Categorical(TEXT, categories=["f", "m", "x"]))
     with pytest.warns(GroupWarning, match="'x' has no rows with positive weight"):

@@ -179,7 +179,8 @@ def label_text(label: Any) -> str:
 def sorted_labels(labels: list[Any]) -> list[Any]:
     try:
         return sorted(labels)
-    except TypeError:  # mixed types: a stable order that does not depend on the rows
+    except (TypeError, ValueError):  # ValueError: a number of NumPy's and a tuple
+        # Mixed types: a stable order that does not depend on the rows.
         return sorted(labels, key=lambda v: (type(v).__name__, str(v)))
 
 

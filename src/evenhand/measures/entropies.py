@@ -230,6 +230,10 @@ def estimate_entropies(
         variables = complete(criteria, known)
     # A constant column tells nothing: leave it out, so that constant scores are exactly fair.
     varying = {name for name, column in variables.items() if column.min() < column.max()}
+    for name in varying:
+        # The reciprocal of such a spread can be beyond the largest float: larger units, exactly.
+        if np.abs(variables[name]).max() < 1e-290:
+            variables = {**variables, name: variables[name] * 2.0**600}
     reduced = {c: tuple(name for name in c if name in varying) for c in needed}
     asked = list(dict.fromkeys(c for c in reduced.values() if c != NOTHING))
     independent = {}
