@@ -442,6 +442,7 @@ class _Run:
             for c in (criteria if self.paired else ())
         }
         worst = {}
+        del entropies  # a number per row and condition
         # Attributes of a crossing are judged there, level by level.
         single = groups.codes is not None and groups.measured is None and (crossed or warn)
         if single and groups.n_groups > 2:
@@ -487,8 +488,9 @@ class _Run:
             tests = exact_fairness_p_values(
                 criteria, columns, rows.groups, random_state=self.seed, ranks=ranks
             )
-            del columns
-            return tests, summarize_groups(rows.by_exposure(), self.confidence_level, ranks["s"])
+            cells = ranks["s"].distribution()
+            del columns, ranks
+            return tests, summarize_groups(rows.by_exposure(), self.confidence_level, cells)
 
         if large and n_threads() > 1:
             # The long loops release the interpreter lock.

@@ -83,6 +83,11 @@ class GroupStatistics:
             self._entries[name] = _STATISTICS[name](self)
         return self._entries[name]
 
+    def forget(self, *names: str) -> None:
+        """Free what the rows add to these numbers: of millions of rows that is most of the room."""
+        for name in names:
+            self._entries.pop(name, None)
+
     def mean_loss(self, loss: Callable[[Vector], Vector]) -> Entry:
         """Mean of a function of the residual y − s."""
         return self.members.mean(loss(self.y - self.s))
@@ -119,12 +124,12 @@ _WITH_TARGET = (*_COLUMNS, "mean_target", "mean_residual", "mae", "rmse", "calib
 
 
 def summarize_groups(
-    rows: Sample, confidence_level: float, ranks: Ranks | None = None
+    rows: Sample, confidence_level: float, cells: tuple[Rows, Vector] | None = None
 ) -> GroupTable:
     """Per-group table, over rows with a known group.
 
     Columns ``*_low`` and ``*_high`` are intervals at the confidence level, from the influence of
-    each row or cluster. `ranks` are those of the scores, where they are known already.
+    each row or cluster. `cells` are those of :meth:`Ranks.distribution` of the scores, if known.
     """
     groups = rows.groups
     ordered = Sample(groups, rows.scores, rows.target)
@@ -151,14 +156,16 @@ def summarize_groups(
             if name.startswith("mean"):
                 spread = np.sqrt(members.add(np.square(entry.psi)) / members.total)
                 columns[name.replace("mean", "sd")] = spread.tolist()
-        ks, wasserstein = _distribution_gaps(ranks or Ranks(rows.scores), groups)
+            if name not in ("mean_score", "mean_residual"):  # which the slope is made of
+                statistics.forget(name, "mse")
+            del entry
+    ks, wasserstein = _distribution_gaps(*(cells or Ranks(rows.scores).distribution()), groups)
     columns |= {"kolmogorov_smirnov": ks.tolist(), "wasserstein": wasserstein.tolist()}
     return GroupTable(columns)
 
 
-def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
+def _distribution_gaps(cell: Rows, points: Vector, groups: Groups) -> tuple[Vector, Vector]:
     """Kolmogorov-Smirnov and Wasserstein distance of each group from all other rows, (K,) each."""
-    cell, points = ranks.distribution()
     everyone = np.bincount(cell, groups.weight, len(points)).cumsum()
     # A value between two others has no width: only the end of a run counts.
     step = np.append(np.diff(points), 1.0)

@@ -251,6 +251,7 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     powers = (n, z.sum(), z @ z, z @ square, square @ square, square @ cube, cube @ cube)
     gram = np.array(powers)[np.add.outer(np.arange(4), np.arange(4))]
     right = np.array([t.sum(), t @ z, t @ square, t @ cube])
+    del square, cube  # of millions of rows these are what takes the room
     # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
     beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
     residual = t - (beta[0] + z * (beta[1] + z * (beta[2] + z * beta[3])))
@@ -268,10 +269,15 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     level, slope = _lines(center, 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall))
     residual *= level[line] + slope[line] * z
     # Read off a histogram.
-    place = np.clip((residual + _RANGE) * (_BINS / (2.0 * _RANGE)), 0.0, _BINS - 1e-6)
-    own = place.astype(np.intp)
+    residual += _RANGE
+    residual *= _BINS / (2.0 * _RANGE)
+    place = np.clip(residual, 0.0, _BINS - 1e-6, out=residual)
+    own = place.astype(np.int32)
     share = np.bincount(own, minlength=_BINS) / n
-    return (np.cumsum(share) - share)[own] + (place - own) * share[own]
+    place -= own
+    place *= share[own]
+    place += (np.cumsum(share) - share)[own]
+    return place
 
 
 def _lines(x: Array, y: Array) -> tuple[Array, Array]:
