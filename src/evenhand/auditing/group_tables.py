@@ -124,7 +124,7 @@ _WITH_TARGET = (*_COLUMNS, "mean_target", "mean_residual", "mae", "rmse", "calib
 
 
 def summarize_groups(
-    rows: Sample, confidence_level: float, cells: tuple[Rows, Vector] | None = None
+    rows: Sample, confidence_level: float, cells: tuple[Any, Vector] | None = None
 ) -> GroupTable:
     """Per-group table, over rows with a known group.
 
@@ -159,12 +159,13 @@ def summarize_groups(
             if name not in ("mean_score", "mean_residual"):  # which the slope is made of
                 statistics.forget(name, "mse")
             del entry
-    ks, wasserstein = _distribution_gaps(*(cells or Ranks(rows.scores).distribution()), groups)
+    cell, points = cells or Ranks(rows.scores).distribution()
+    ks, wasserstein = _distribution_gaps(cell, points, groups)
     columns |= {"kolmogorov_smirnov": ks.tolist(), "wasserstein": wasserstein.tolist()}
     return GroupTable(columns)
 
 
-def _distribution_gaps(cell: Rows, points: Vector, groups: Groups) -> tuple[Vector, Vector]:
+def _distribution_gaps(cell: Any, points: Vector, groups: Groups) -> tuple[Vector, Vector]:
     """Kolmogorov-Smirnov and Wasserstein distance of each group from all other rows, (K,) each."""
     everyone = np.bincount(cell, groups.weight, len(points)).cumsum()
     # A value between two others has no width: only the end of a run counts.

@@ -441,8 +441,7 @@ def _planes(
     if all(v.distinct == len(v.rank) <= few for v in (s, y)):
         apart: Array = (s.codes - y.codes).astype(np.float64)
     else:
-        one, other = (standardized(columns[name], weight) for name in names)
-        apart = one - other
+        apart = np.subtract(*(standardized(columns[name], weight) for name in names))
     add(f"partitions along {words[0]} = {words[1]}", y, apart)
     for given, of in ((1, 0), (0, 1)):
         add(f"partitions of {words[given]} and residual {words[of]}", pair[given], residual_of(of))
@@ -465,8 +464,8 @@ def residual(level: Levels, given: Levels, weight: Array) -> Array:
 
 def standardized(values: Array, weight: Array) -> Array:
     """(t − mean) / spread, whatever the units; zero for a constant."""
-    t: Array = values / max(float(np.abs(values).max()), 1e-300)
-    t = t - float(weight @ t) / float(weight.sum())
+    t: Array = values / max(float(values.max()), -float(values.min()), 1e-300)
+    t -= float(weight @ t) / float(weight.sum())
     spread = float(np.sqrt(weight @ np.square(t) / weight.sum()))
     return t / spread if spread > 1e-15 else np.zeros_like(t)
 
