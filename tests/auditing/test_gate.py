@@ -173,6 +173,35 @@ def test_a_panel_without_its_people_does_not_pass():
     assert eh.audit(y, s, cluster=person, **how).verdict(eh.Tolerance(independence=0.1)).passed
 
 
+@pytest.mark.parametrize(
+    "clause",
+    [{"smd": (-0.2, 0.2)}, {"dsm": 0.2}, {"rmse_ratio": (0.8, 1.25)}],
+    ids=lambda clause: next(iter(clause)),
+)
+def test_a_few_huge_numbers_do_not_hide_a_difference(clause):
+    rng = np.random.default_rng(0)
+    y, s, a = draw(200_000)
+    s, limit = s + 2.0 * rng.normal(size=len(s)) * (a == "b"), eh.Tolerance(**clause)
+    assert judge(y, s, a, limit).outcome == "fail"
+    # The same huge errors in both groups, and no spread to speak of but theirs.
+    huge = np.where(rng.random(len(s)) < 0.02, 1e6 * rng.normal(size=len(s)), 0.0)
+    verdict = judge(y + (0.0 if "rmse_ratio" in clause else huge), s + huge, a, limit)
+    assert verdict.outcome == "not enough data"
+    (open_,) = [c for c in verdict.clauses if c.group == "b"]
+    assert open_.within and "far scores or targets carry nearly all" in open_.note
+
+
+def test_an_honest_heavy_tail_passes():
+    rng = np.random.default_rng(0)
+    s, a = rng.lognormal(0.0, 1.0, 20_000), rng.integers(0, 2, 20_000)
+    assert judge(None, s, a, eh.Tolerance(smd=(-0.2, 0.2))).passed
+
+
+def test_rows_with_no_far_ones_and_with_one_value_are_left_whole():
+    groups = eh.audit(None, np.arange(40.0), sensitive_features=np.arange(40) % 2)._rows
+    assert groups.without_far() is None
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_no_composition_of_tricks_passes_in_silence(seed):
     tricks, outcome = dressing.dress(seed)

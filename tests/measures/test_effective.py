@@ -283,6 +283,15 @@ def test_rows_that_share_a_score_and_differ_in_the_target_are_one_unit():
     assert not told(values, a, np.inf, y=values)
 
 
+def test_copies_under_labels_that_were_split_are_of_one_group():
+    rng = np.random.default_rng(0)
+    values, two = np.repeat(rng.normal(size=400), 10), np.repeat(np.arange(400) % 2, 10)
+    a = np.where(two == 1, 0, 1 + rng.integers(0, 32, 4000))
+    assert "as those of one person are" in " ".join(told(values, a, np.inf))
+    # Values that groups share at random are values.
+    assert not told(values, rng.permutation(a), np.inf)
+
+
 def test_runs_are_looked_for_in_two_hundred_rows():
     rng = np.random.default_rng(1)
     person = np.arange(204) // 6

@@ -10,7 +10,7 @@ is wrong more often than the level says.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -193,6 +193,7 @@ def _judged(audit: Audit, tolerance: Tolerance, level: float, n: int) -> Iterato
     """All clauses with what is judged of them, by Holm's rule over all tests."""
     tests = list(_tests(audit, tolerance, level))
     within = holm([clause.p_within for clause in tests])
+    calm = _without_far(audit, tolerance, level) if tests else {}
     is_function = audit.conditional is not None and audit.conditional.is_function
     for clause, p in zip(tests, within.tolist(), strict=True):
         word = judge(p, clause.p_beyond, level)
@@ -206,7 +207,33 @@ def _judged(audit: Audit, tolerance: Tolerance, level: float, n: int) -> Iterato
                 "can be told and not how large it is; see the adjusted gap"
             )
         clause = replace(clause, p_within=p, judged=word, needed=needed, note=note)
+        other = calm.get((clause.clause, clause.part, clause.group))
+        if word == HOLDS and other is not None and not other.p_beyond < level:
+            note = (
+                "a few rows of far scores or targets carry nearly all of the spread; among the "
+                f"others the number is {other.value:.3g}"
+            )
+            clause = replace(clause, judged=OPEN, needed=math.inf, note=note)
         yield withhold(audit, clause, tolerance)
+
+
+def _without_far(
+    audit: Audit, tolerance: Tolerance, level: float
+) -> dict[tuple[str, str, str], ClauseResult]:
+    """Tests of groups without the rows that carry nearly all of the spread, where there are any.
+
+    Two huge scores in a hundred make every standardized difference small, and errors alike.
+    """
+    own = audit._rows.without_far()
+    if own is None:
+        return {}
+    attributes = {
+        name: replace(one, _rows=one._rows.without_far() or one._rows)
+        for name, one in audit.attributes.items()
+    }
+    calm = replace(audit, _rows=own, attributes=attributes)
+    tests = _group_tests(calm, tolerance, level, _BY_MEANS)
+    return {(test.clause, test.part, test.group): test for test in tests}
 
 
 def _plain_outcome(audit: Audit, tolerance: Tolerance, level: float) -> str:
@@ -255,6 +282,9 @@ def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
         )  # fmt: skip
 
 
+# Numbers that a few far rows decide on while most rows say otherwise. Shares and distances of ranks
+# do not see how far rows are, and totals are what far rows make them.
+_BY_MEANS = {*WORDS} - {*AT_CUTOFF, "kolmogorov_smirnov", "actual_expected", "mean_residual"}
 # Beyond this share of rows that nobody judged, or whose group is not known, nothing passes.
 _MOST_UNJUDGED = 0.05
 
@@ -339,15 +369,21 @@ def _tests(audit: Audit, tolerance: Tolerance, level: float) -> Iterator[ClauseR
         if name in CRITERIA:
             for _, part, m, compared in information_parts({"": audit}, {name: ends[1]}):
                 yield _information(name, part or audit.sensitive_name, m, ends, level, compared)
-    wanted = {name: ends for name, ends in tolerance.clauses if name in WORDS}
-    if wanted:
-        parts = [audit, *audit.attributes.values()]
-        groups = {group for one in parts for group in one.labels}
-        for one in parts:
-            for table in _impacts(one, tolerance, groups, tuple(wanted)):
-                for name, ends in wanted.items():
-                    yield from _numbers(table, name, ends, level, tolerance.reference == "best")
+    yield from _group_tests(audit, tolerance, level, WORDS)
     yield from _adjusted(audit, tolerance, level)
+
+
+def _group_tests(
+    audit: Audit, tolerance: Tolerance, level: float, among: Collection[str]
+) -> Iterator[ClauseResult]:
+    """Tests of some of the numbers of groups, crossed and by attribute."""
+    wanted = {name: ends for name, ends in tolerance.clauses if name in among}
+    parts = [audit, *audit.attributes.values()] if wanted else []
+    groups = {group for one in parts for group in one.labels}
+    for one in parts:
+        for table in _impacts(one, tolerance, groups, tuple(wanted)):
+            for name, ends in wanted.items():
+                yield from _numbers(table, name, ends, level, tolerance.reference == "best")
 
 
 def _adjusted(audit: Audit, tolerance: Tolerance, level: float) -> Iterator[ClauseResult]:

@@ -20,6 +20,8 @@ from ..kernels.basis import get_basis
 
 # Fewer than `LEAST` effective rows: refuse. Fewer than `FEW`: warn. The others are of one group.
 FEW, FEW_IN_GROUP, NEXT_TO_NOTHING = 100.0, 10.0, 3.0
+# Groups of a smaller share are looked at together.
+_SMALL = 0.02
 # Rows beyond which some values are looked at before all of them are sorted.
 _MANY_ROWS = 100_000
 # Rows in the order of a value that tell whether they come in runs.
@@ -131,11 +133,15 @@ def _shared_values(
         table = table.reshape(size).astype(np.float64)
         pure = table.max(axis=1).sum() / len(values) > 0.99
         told = left.get(name, np.inf) <= 0.1 * groups.entropy and len(distinct) <= 0.2 * len(values)
-        repeated = are_copies(table.sum(axis=1), (table > 0).sum(axis=1) > 1, groups.shares)
+        repeated = _repeats(table)
         # Rows that are equal throughout are copies, or people whose number is given.
         if repeated and not told:
             rows = np.unique(np.column_stack([*variables.values()]), axis=0)
             repeated = len(rows) > 1.5 * len(distinct)
+        elif not told and groups.shares.min() < _SMALL:
+            # Copies whose labels have been split at random are of one group where small ones are.
+            small = groups.shares < _SMALL
+            repeated = _repeats(np.column_stack([table[:, ~small], table[:, small].sum(axis=1)]))
         if (told and pure) or repeated:
             what = "so the value gives the group away" if told else "as those of one person are"
             yield (
@@ -144,6 +150,11 @@ def _shared_values(
                 "belong together (a person, a ZIP code), pass what they have in common as the "
                 "cluster."
             )
+
+
+def _repeats(table: Array) -> bool:
+    """Whether values, counted by group, repeat as those of copies do."""
+    return are_copies(table.sum(axis=1), (table > 0).sum(axis=1) > 1, table.sum(0) / table.sum())
 
 
 def _runs(name: str, values: Array, groups: Groups) -> Iterator[str]:
