@@ -6,8 +6,10 @@ n_eff = (ΣW)² / ΣW² over the weights W of units: clusters where rows are clu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._core.arrays import Array
 from .._core.validation import InputError, warn_user
@@ -152,7 +154,7 @@ def _shared_values(
             )
 
 
-def _repeats(table: Array) -> bool:
+def _repeats(table: NDArray[Any]) -> bool:
     """Whether values, counted by group, repeat as those of copies do."""
     return are_copies(table.sum(axis=1), (table > 0).sum(axis=1) > 1, table.sum(0) / table.sum())
 
