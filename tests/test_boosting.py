@@ -244,79 +244,6 @@ def test_rows_for_several_people():
     assert np.isfinite(train("xgboost", objective, X, y, rounds=4)).all()
 
 
-class TestMetrics:
-    @pytest.mark.parametrize("fairness_weight", [None, 2.0])
-    def test_xgboost(self, fairness_weight):
-        import xgboost
-
-        X, y, a, w = rows(900)
-        bounds = [bind(y[:600], a[:600]), bind(y[600:], a[600:])]
-        metric = boosting.metric(bounds, fairness_weight=fairness_weight)
-        sets = [xgboost.DMatrix(X[s], y[s], weight=w[s]) for s in (slice(600), slice(600, None))]
-        log: dict = {}
-        model = xgboost.train(
-            {"nthread": 1, "base_score": 0.0, "disable_default_eval_metric": 1}, sets[0], 12,
-            obj=boosting.objective(bounds[0], plain_rounds=3), custom_metric=metric,
-            evals=[(sets[0], "train"), (sets[1], "valid")], evals_result=log, verbose_eval=False,
-        )  # fmt: skip
-        scores = model.predict(sets[1]).astype(float)
-        expected = bounds[1].value(scores)
-        name = "independence"
-        if fairness_weight:
-            name = "squared+independence"
-            mean = np.average(y[600:], weights=w[600:])
-            share = np.average((y[600:] - scores) ** 2, weights=w[600:])
-            share /= np.average((y[600:] - mean) ** 2, weights=w[600:])
-            expected = share + 2.0 * expected
-        assert log["valid"][name][-1] == pytest.approx(expected, rel=1e-4)
-        assert len(log["train"][name]) == 12
-
-    def test_xgboost_regressor_stops_early(self):
-        from xgboost import XGBRegressor
-
-        X, y, a, _ = rows(900)
-        train_bound, valid = bind(y[:600], a[:600]), bind(y[600:], a[600:])
-        model = XGBRegressor(
-            objective=boosting.objective(train_bound), n_estimators=300, n_jobs=1, base_score=0.0,
-            eval_metric=boosting.metric(valid, fairness_weight=1.0), early_stopping_rounds=5,
-        )  # fmt: skip
-        model.fit(X[:600], y[:600], eval_set=[(X[600:], y[600:])], verbose=False)
-        assert model.best_iteration < 299
-
-    def test_lightgbm(self):
-        import lightgbm
-
-        X, y, a, _ = rows(900, "poisson")
-        bounds = [bind(y[:600], a[:600]), bind(y[600:], a[600:])]
-        train_set = lightgbm.Dataset(X[:600], y[:600])
-        valid = lightgbm.Dataset(X[600:], y[600:], reference=train_set)
-        log: dict = {}
-        objective = boosting.objective(bounds[0], "poisson", "lightgbm")
-        model = lightgbm.train(
-            {"num_threads": 1, "verbose": -1, "objective": objective, "metric": "None"},
-            train_set, 200, valid_sets=[valid],
-            feval=boosting.metric(bounds[1], "poisson", "lightgbm", fairness_weight=1.0),
-            callbacks=[lightgbm.record_evaluation(log), lightgbm.early_stopping(5, verbose=False)],
-        )  # fmt: skip
-        found = log["valid_0"]["poisson+independence"]
-        assert model.best_iteration < 200
-        assert found[model.best_iteration - 1] == min(found)
-
-    @pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
-    def test_lightgbm_regressor(self):
-        from lightgbm import LGBMRegressor
-
-        X, y, a, _ = rows(900)
-        model = LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1)
-        valid = bind(y[600:], a[600:])
-        model.fit(
-            X[:600], y[:600], eval_set=[(X[600:], y[600:])],
-            eval_metric=boosting.metric(valid, library="lightgbm"),
-        )  # fmt: skip
-        expected = valid.value(model.predict(X[600:]))
-        assert model.evals_result_["valid_0"]["independence"][-1] == pytest.approx(expected)
-
-
 class TestRefusals:
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -339,12 +266,11 @@ class TestRefusals:
         with pytest.raises(ValueError, match=message):
             boosting.objective(bind(y, a), **arguments)
 
-    @pytest.mark.parametrize("make", [boosting.objective, boosting.metric])
-    def test_a_term_that_is_not_bound(self, make):
+    def test_a_term_that_is_not_bound(self):
         with pytest.raises(
             ValueError, match=r"`bound` must be a term that is bound.*Hint: eh.Fair"
         ):
-            make(eh.FairnessRegularizer())
+            boosting.objective(eh.FairnessRegularizer())
 
     @pytest.mark.parametrize("library", LIBRARIES)
     def test_other_rows(self, library):
@@ -373,24 +299,12 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"scores in training are no longer finite. Hint"):
             objective(y, np.r_[y[:-1], np.nan])
 
-    def test_metric_of_other_rows(self):
-        _, y, a, _ = rows(100)
-        metric = boosting.metric(bind(y, a))
-        with pytest.raises(ValueError, match=r"got 99 rows, and terms over 100. Hint: metric"):
-            metric(y[:99], y[:99])
-        with pytest.raises(ValueError, match=r"numbers of rows differ, got \[100, 100\]. Hint"):
-            boosting.metric([bind(y, a), bind(y, a)])
-        with pytest.raises(ValueError, match=r"numbers of rows differ, got \[\]"):
-            boosting.metric([])
-
     @pytest.mark.parametrize("library", LIBRARIES)
     def test_missing_extra(self, library, monkeypatch):
         _, y, a, _ = rows(100)
         monkeypatch.setattr("evenhand.boosting.find_spec", lambda name: None)
         with pytest.raises(ImportError, match=rf"needs {library}.*pip install 'evenhand\[boosting"):
             boosting.objective(bind(y, a), library=library)
-        with pytest.raises(ImportError, match=r"pip install 'evenhand\[boosting\]'"):
-            boosting.metric(bind(y, a), library=library)
 
 
 def test_a_bound_that_is_kept_follows_the_spread(case, monkeypatch):

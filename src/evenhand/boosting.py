@@ -1,4 +1,4 @@
-"""Objectives and metrics of XGBoost and LightGBM with the fairness term in them.
+"""Objectives of XGBoost and LightGBM with the fairness term in them.
 
 For experts: what is fair on the rows of training is less so on others. The stack,
 `FairPostprocessor` on scores that are out of fold, is the better way to a fair booster.
@@ -14,7 +14,6 @@ Each is half the deviance up to a constant. The 0.7 is both libraries' own safeg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from importlib.util import find_spec
 from numbers import Integral
@@ -28,7 +27,7 @@ from .data.weights import are_equal, weighted_mean, weighted_sum
 from .measures.losses import LINKS, Loss, PowerLoss
 from .training.curvature import RowBound
 
-__all__ = ["FairnessMetric", "FairnessObjective", "metric", "objective"]
+__all__ = ["FairnessObjective", "objective"]
 
 Floats = NDArray[Any]
 
@@ -97,8 +96,17 @@ class FairnessObjective:
         fairness_weight: float = 1.0, plain_rounds: Any = PLAIN_ROUNDS,
         learning_rate: float | None = None,
     ) -> None:  # fmt: skip
-        check_bound(bound)
-        check_library(library)
+        if not hasattr(bound, "value_grad_curvature"):
+            raise ValueError(
+                f"`bound` must be a term that is bound to rows, got {type(bound).__name__}. Hint: "
+                "eh.FairnessRegularizer(criterion).bind(y, sensitive_features=a)."
+            )
+        check_choice("library", library, LEARNING_RATES)
+        if find_spec(library) is None:
+            raise ImportError(
+                f"library={library!r} needs {library}, which is not installed. Hint: "
+                "pip install 'evenhand[boosting]'."
+            )
         check_nonnegative("fairness_weight", fairness_weight)
         if not isinstance(plain_rounds, Integral) or not is_number(plain_rounds, 0.0):
             raise ValueError(f"`plain_rounds` must be a nonnegative integer, got {plain_rounds!r}.")
@@ -142,7 +150,7 @@ class FairnessObjective:
             Raw scores and a DMatrix or Dataset; or targets and raw scores.
         sample_weight : (n,) array, optional
         """
-        y, margin, weight, _ = read_call(first, second, sample_weight)
+        y, margin, weight = read_call(first, second, sample_weight)
         n = self.bound.groups.n_rows
         if len(margin) != n:
             raise ValueError(
@@ -187,68 +195,7 @@ class FairnessObjective:
         curvature += bar.astype(curvature.dtype, copy=False)
 
 
-class FairnessMetric:
-    """Ĩ of a set of rows, or deviance/(null deviance) + λ·Ĩ; less is better; `metric` for short.
-
-    For `xgboost.train(..., custom_metric=)`, `lightgbm.train(..., feval=)`, and `eval_metric=` of
-    their regressors, which evaluate it after each round.
-
-    Parameters
-    ----------
-    bound : BoundRegularizer or list of them
-        A term bound to the rows of validation; several for several sets, which are told apart by
-        their numbers of rows.
-    loss : {"squared", "poisson", "gamma"}
-        As for `objective`.
-    library : {"xgboost", "lightgbm"}
-    fairness_weight : float, optional
-        λ of the sum. By default Ĩ alone, which is least for a model that says nothing: for
-        watching, not for stopping.
-    """
-
-    def __init__(
-        self, bound: Any, loss: str = "squared", library: str = "xgboost", *,
-        fairness_weight: float | None = None,
-    ) -> None:  # fmt: skip
-        bounds = list(bound) if isinstance(bound, Sequence) else [bound]
-        for each in bounds:
-            check_bound(each)
-        self._bounds = {each.groups.n_rows: each for each in bounds}
-        if not bounds or len(self._bounds) < len(bounds):
-            raise ValueError(
-                "`bound` must hold terms whose numbers of rows differ, got "
-                f"{[each.groups.n_rows for each in bounds]}. Hint: one metric for each set of rows."
-            )
-        if fairness_weight is not None:
-            check_nonnegative("fairness_weight", fairness_weight)
-        check_library(library)
-        self.loss, self.library, self.fairness_weight = get_loss(loss), library, fairness_weight
-        criterion = bounds[0].criterion.name
-        # Libraries show it, and XGBoost reads it from the callable.
-        self.__name__ = criterion if fairness_weight is None else f"{loss}+{criterion}"
-
-    def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> Any:
-        """Name and value, and for LightGBM that less is better; XGBRegressor wants the value."""
-        y, margin, weight, with_dataset = read_call(first, second, sample_weight)
-        bound = self._bounds.get(len(margin))
-        if bound is None:
-            held = ", ".join(map(str, self._bounds))
-            raise ValueError(
-                f"`bound` must cover the rows of every set that is watched: got {len(margin)} "
-                f"rows, and terms over {held}. Hint: metric([bound_of_one, bound_of_another])."
-            )
-        mean = self.loss.link.inverse(margin.astype(np.float64))
-        value = bound.value(mean)
-        if self.fairness_weight is not None:
-            explained = self.loss.accuracy.value(y.astype(np.float64), mean, weight)
-            value = 1.0 - explained + self.fairness_weight * value
-        if self.library == "lightgbm":
-            return self.__name__, value, False
-        return (self.__name__, value) if with_dataset else value
-
-
 objective = FairnessObjective
-metric = FairnessMetric
 
 
 LOSSES: dict[str, Loss] = {
@@ -286,35 +233,13 @@ def check_target(loss: Loss, y: Floats) -> None:
         )
 
 
-def read_call(first: Any, second: Any, weight: Any) -> tuple[Floats, Floats, Floats | None, bool]:
-    """Targets, raw scores and weights of one call, and whether it came with a dataset.
+def read_call(first: Any, second: Any, weight: Any) -> tuple[Floats, Floats, Floats | None]:
+    """Targets, raw scores and weights of one call.
 
     xgboost.train, lightgbm.train       f(raw scores, dataset)
     XGBRegressor, LGBMRegressor         f(targets, raw scores, weights or None)
     """
-    with_dataset = hasattr(second, "get_label")
-    if with_dataset:
-        y, margin, weight = second.get_label(), first, second.get_weight()
-    else:
-        y, margin = first, second
+    if hasattr(second, "get_label"):
+        first, second, weight = second.get_label(), first, second.get_weight()
     weight = None if weight is None or not len(weight) else np.asarray(weight)
-    return np.asarray(y), np.ascontiguousarray(np.ravel(margin)), weight, with_dataset
-
-
-def check_bound(bound: Any) -> None:
-    """Refuse what has no value and gradient for the scores of fixed rows."""
-    if not hasattr(bound, "value_grad_curvature"):
-        raise ValueError(
-            f"`bound` must be a term that is bound to rows, got {type(bound).__name__}. Hint: "
-            "eh.FairnessRegularizer(criterion).bind(y, sensitive_features=a)."
-        )
-
-
-def check_library(library: Any) -> None:
-    """Refuse all but a known name of a package that is installed."""
-    check_choice("library", library, LEARNING_RATES)
-    if find_spec(library) is None:
-        raise ImportError(
-            f"library={library!r} needs {library}, which is not installed. Hint: "
-            "pip install 'evenhand[boosting]'."
-        )
+    return np.asarray(first), np.ascontiguousarray(np.ravel(second)), weight
