@@ -100,7 +100,7 @@ TABLES = {
         [str(d / f"{name}.parquet") for name in "abc"]
     ),
     "DuckDB relation": _relation,
-    "DuckDB file": lambda f, d, r: f"duckdb:{d / 'all.db'}/the rows",
+    "DuckDB file": lambda f, d, r: duckdb.connect(str(d / "all.db"), True).table('"the rows"'),
     "DuckDB, glob": lambda f, d, r: str(d / "*.parquet"),
     "DuckDB, folder": lambda f, d, r: d,
     "DuckDB, CSV": lambda f, d, r: [d / "a.csv", d / "b.csv"],

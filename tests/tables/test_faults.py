@@ -105,14 +105,10 @@ def test_names_are_checked():
         cells_of(frame, **ROLES, engine="oracle")
     with pytest.raises(ValueError, match="`table` must be a path"):
         cells_of(np.zeros((3, 3)), **ROLES)
-    with pytest.raises(ValueError, match="got 'polars'"):
-        cells_of("duckdb:x.db/t", **ROLES, engine="polars")
     with pytest.raises(
         ValueError, match=r"be 'duckdb' for files, .*got 'polars'. Hint: .*scan_parq"
     ):
         cells_of("x.parquet", **ROLES, engine="polars")
-    with pytest.raises(ValueError, match="must be duckdb:FILE/TABLE"):
-        cells_of("duckdb:x.db", **ROLES)
 
 
 def test_what_needs_rows_is_refused():

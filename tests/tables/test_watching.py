@@ -82,7 +82,7 @@ TABLES = {
     "Arrow": lambda f, d, r: duckdb.from_arrow(pa.Table.from_pandas(f)),
     "Arrow dataset": lambda f, d, r: dataset.dataset([str(d / f"{k}.parquet") for k in (0, 1)]),
     "DuckDB relation": _relation,
-    "DuckDB file": lambda f, d, r: f"duckdb:{d / 'all.db'}/prices",
+    "DuckDB file": lambda f, d, r: duckdb.connect(str(d / "all.db"), True).table("prices"),
     "DuckDB, glob": lambda f, d, r: str(d / "*.parquet"),
     "DuckDB, CSV": lambda f, d, r: [d / "0.csv", d / "1.csv"],
     "Ibis": _ibis,

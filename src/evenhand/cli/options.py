@@ -82,8 +82,8 @@ AuditedFiles = Annotated[
     list[str],
     typer.Argument(
         help="CSV, TSV, Parquet or Feather, compressed or not. Or, counted where they are: several "
-        "files, a pattern in quotes, duckdb:FILE/TABLE, a table of the database of --engine "
-        "ibis:URL; or files of 'evenhand cells', which need no other option."
+        "files, a pattern in quotes, a table of the database of --engine ibis:URL; or files of "
+        "'evenhand cells', which need no other option."
     ),
 ]
 # What several groups say of the same option.

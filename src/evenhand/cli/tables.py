@@ -83,7 +83,6 @@ class Asked:
             self.are_cells
             or self.engine is not None
             or len(self.files) > 1
-            or one.startswith("duckdb:")
             or Path(one).is_dir()
             or (any(sign in one for sign in "*?[") and not Path(one).exists())
         ):
@@ -253,7 +252,7 @@ class Grid(group.Counting):
 def cells(
     files: Annotated[
         list[str],
-        typer.Argument(help="Parquet or CSV files, a pattern in quotes, or duckdb:FILE/TABLE."),
+        typer.Argument(help="Parquet or CSV files, a pattern in quotes, or a table of --engine."),
     ],
     columns: group.CellColumns,
     writing: group.Writing,

@@ -49,7 +49,7 @@ def audit_table(
     ----------
     table : path, address, frame, relation or expression
         A path or glob of Parquet or CSV files, a folder of Parquet files, a list of such paths,
-        ``duckdb:FILE/TABLE``, a DuckDB relation, a Polars frame or lazy frame, a pandas frame, an
+        a DuckDB relation, a Polars frame or lazy frame, a pandas frame, an
         Arrow table or dataset, a dict of columns, an Ibis table of any backend, a PySpark or a Dask
         data frame.
     y_true : str or None
@@ -73,7 +73,8 @@ def audit_table(
     confidence_level : float
         Of all intervals.
     engine : "ibis:ADDRESS", optional
-        An address of a database, such as ``ibis:postgres://user@host/database``; `table` is then
+        An address of a database, such as ``ibis:postgres://user@host/database`` or
+        ``ibis:duckdb://FILE``; `table` is then
         the name of a table there. Others are found from the table: DuckDB for files, NumPy for
         tables in memory, and the one that holds any other.
     missing : sequence of str

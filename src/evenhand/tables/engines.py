@@ -151,7 +151,6 @@ def _check_columns(kinds: dict[str, str], columns: Columns, more: dict[str, str 
 def _open(table: Any, columns: Columns, engine: str | None) -> Any:
     if isinstance(engine, str) and engine.startswith(ADDRESS):
         return open_address(engine.removeprefix(ADDRESS), table)
-    is_database = isinstance(table, str) and table.startswith("duckdb:")
     paths = list(table) if isinstance(table, list | tuple) else [table]
     are_paths = bool(paths) and all(isinstance(path, str | PathLike) for path in paths)
     if engine not in (None, "duckdb" if are_paths else None):
@@ -160,13 +159,9 @@ def _open(table: Any, columns: Columns, engine: str | None) -> Any:
             f"got {engine!r}",
             hint="hand over what another engine makes of files, such as polars.scan_parquet.",
         )  # fmt: skip
-    if is_database:
-        return _open_database(str(table))
-    return _open_files(paths, columns) if are_paths else _open_frame(table)
-
-
-def _open_frame(table: Any) -> Any:
-    """What is open already: rows in memory for NumPy, anything else in its own engine."""
+    if are_paths:
+        return _open_files(paths, columns)
+    # What is open already: rows in memory for NumPy, anything else in its own engine.
     if is_dataset(table):
         return Engine(nw.from_native(_connect().from_arrow(table)))
     frame = nw.from_native(table, pass_through=True)
@@ -352,38 +347,19 @@ def _no_column(file: str, name: str, names: Sequence[str]) -> TableError:
 
 
 # ------------------------------------------------------------------------------------------------
-# DuckDB: files, its own tables, Arrow and pandas.
+# DuckDB: files and Arrow.
 
 
-def _connect(path: str | None = None) -> Any:
-    """A database in memory, or a file opened for reading."""
+def _connect() -> Any:
+    """A database in memory."""
     try:
         import duckdb
     except ModuleNotFoundError:
         raise _needed("DuckDB") from None
-    if path is not None and not Path(path).is_file():
-        raise TableError(f"There is no file {path!r}.")
-    try:
-        connection = duckdb.connect(path or ":memory:", read_only=path is not None)
-    except duckdb.Error as error:
-        raise TableError(f"{path!r} cannot be opened by DuckDB: {in_short(error)}") from error
+    connection = duckdb.connect()
     # It would be among the results on standard output.
     connection.execute("SET enable_progress_bar = false")
     return connection
-
-
-def _open_database(address: str) -> Engine:
-    """`duckdb:file.db/table`."""
-    path, slash, name = address.removeprefix("duckdb:").rpartition("/")
-    if not slash or not path or not name:
-        raise InputError("table", "be duckdb:FILE/TABLE", repr(address))
-    parts = ['"' + part.replace('"', '""') + '"' for part in name.split(".")]
-    import duckdb
-
-    try:
-        return Engine(nw.from_native(_connect(path).sql(f"SELECT * FROM {'.'.join(parts)}")))
-    except duckdb.Error as error:
-        raise EngineError("DuckDB", in_short(error)) from error
 
 
 def _list(values: Iterable[str]) -> str:

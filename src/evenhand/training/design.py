@@ -7,7 +7,6 @@ few dense columns appended to any of them. All sums are in float64.
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -34,10 +33,6 @@ from ..data.encoding import TableEncoder, needs_encoding
 # Features that do not fit into memory: row after row in a file without a name.
 #
 # The system forgets such a file with the process that made it, however that ends.
-
-
-# Bytes of the file that are looked at together.
-WINDOW = 2**24
 
 
 class Scratch:
@@ -88,32 +83,20 @@ class Scratch:
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:
         """Rows of a slice, or of row numbers."""
-        return np.array(self._window(0, self.shape[0])[rows])
+        return np.array(np.memmap(self._file, self.dtype, "r", shape=self.shape)[rows])
 
     def pieces(self, n_rows: int) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """All rows in order, so many at a time, none of them copied.
-
-        A window of the file is mapped at a time, so that what the system keeps of the rest is its
-        own affair, and it is told what comes next.
-        """
-        n = self.shape[0]
-        stretch = max(WINDOW // (self._width * n_rows), 1) * n_rows
+        """All rows in order, so many at a time; each piece is good until the next."""
+        n, width = self.shape
+        buffer = np.empty((n_rows, width), self.dtype)
         self._passes += 1
-        for start in range(0, n, stretch):
+        for start in range(0, n, n_rows):
             if self.watch is not None:
                 self.watch(f"pass {self._passes} over the rows, {start / n:.0%}")
-            if start + stretch < n and hasattr(os, "posix_fadvise"):
-                ahead = ((start + stretch) * self._width, stretch * self._width)
-                os.posix_fadvise(self._file.fileno(), *ahead, os.POSIX_FADV_WILLNEED)
-            part = self._window(start, min(stretch, n - start))
-            for first in range(0, len(part), n_rows):
-                piece = part[first : first + n_rows]
-                yield slice(start + first, start + first + len(piece)), piece
-
-    def _window(self, start: int, n_rows: int) -> NDArray[Any]:
-        shape = (n_rows, self.shape[1])
-        # The mapping goes with the last array that looks at it.
-        return np.asarray(np.memmap(self._file, self.dtype, "r", start * self._width, shape))
+            piece = buffer[: n - start]
+            self._file.seek(start * self._width)
+            self._file.readinto(piece)
+            yield slice(start, start + len(piece)), piece
 
     def close(self) -> None:
         """Give the disk space back."""
