@@ -49,7 +49,7 @@ print(f"R² {point.r2:.3f}, independence {point.independence.shown:.4f}")
 # %%
 # By accuracy: the fairest model that keeps 95% of the R² of the plain one.
 
-fairest = path.select(min_r2=0.95 * path.points[0].r2)
+fairest = path.select(min_accuracy=0.95 * path.points[0].r2)
 print(f"R² {path.selected.r2:.3f}, independence {path.selected.independence.shown:.4f}")
 
 # %%

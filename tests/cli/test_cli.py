@@ -728,7 +728,7 @@ def test_new_levels_are_counted(training, tmp_path):
 def test_frontier_that_cannot_be_met_says_what_can(training, tmp_path):
     out = tmp_path / "fair"
     arguments = ("frontier", training, "-y", "y", "-a", "race", "-o", out, *QUICK)
-    message = error(*arguments, "--max-unfairness", "0.0", "--min-r2", "0.99", code=1)
+    message = error(*arguments, "--max-unfairness", "0.0", "--min-accuracy", "0.99", code=1)
     assert "No point of the path has held-out independence ≤ 0 and R² ≥ 0.99" in message
     assert {p.name for p in out.iterdir()} == {"report.html", "path.csv"}
     assert "already holds report.html, path.csv" in error(*arguments)

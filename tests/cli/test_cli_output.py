@@ -137,7 +137,7 @@ def test_the_report_names_the_limit_and_how_it_was_judged(training, tmp_path, ce
         if certify
         else "judged by held-out estimates, not certified"
     )
-    result = run(*arguments, "-m", "0.7", "--min-r2", "0.1")
+    result = run(*arguments, "-m", "0.7", "--min-accuracy", "0.1")
     assert f"Asked for: independence ≤ 0.7 and R² ≥ 0.1, {how}" in result.stdout
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "independence ≤ 0.7 and R² ≥ 0.1" in page
@@ -148,7 +148,7 @@ def test_the_report_names_the_limit_and_how_it_was_judged(training, tmp_path, ce
         "confidence_level": 0.95,
     }  # fmt: skip
     assert about["file"]["sha256"] == hashlib.sha256(training.read_bytes()).hexdigest()
-    error(*arguments, "-m", "0.5", "--min-r2", "0.99", code=1)
+    error(*arguments, "-m", "0.5", "--min-accuracy", "0.99", code=1)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "No model meets what was asked, independence ≤ 0.5 and R² ≥ 0.99." in page
 

@@ -77,7 +77,7 @@ def test_who_asks_for_a_frontier(policies, tmp_path):
     limits = tmp_path / "limits.toml"
     eh.Tolerance(independence=0.5, smd=(-3, 3), favorable="low").to_file(limits)
     result = run(
-        "frontier", file, "-y", "claims", "-a", "sex", "--min-r2=-1", "--points", "3",
+        "frontier", file, "-y", "claims", "-a", "sex", "--min-accuracy=-1", "--points", "3",
         "--folds", "2", "--out", tmp_path / "out", "--owner", "Pricing", "--tolerance", limits,
     )  # fmt: skip
     assert result.exit_code == 0, result.output

@@ -362,7 +362,7 @@ def test_any_estimator_with_a_fairness_weight(estimator):
         random_state=0,
     )  # fmt: skip
     assert path.points[-1].independence.value < 0.5 * path.points[0].independence.value
-    model = path.select(min_r2=0.1)
+    model = path.select(min_accuracy=0.1)
     assert "attribute" in str(estimator) or model.predict(X).shape == (300,)
     assert estimator.get_params().keys() == before.keys()
     with pytest.raises(sklearn.exceptions.NotFittedError):
@@ -413,7 +413,7 @@ def test_select_takes_the_most_accurate_point_that_is_fair_enough(path):
 
 def test_select_by_accuracy_takes_the_fairest(path):
     floor = path.points[4].r2
-    path.select(min_r2=floor)
+    path.select(min_accuracy=floor)
     rivals = [p for p in path.points if p.r2 >= floor]
     assert path.selected.independence.value == min(p.independence.value for p in rivals)
 
@@ -425,7 +425,7 @@ def test_select_by_another_criterion(path):
 
 def test_select_by_both(path):
     both = path.points[4]
-    path.select(max_unfairness=both.independence.value, min_r2=both.r2)
+    path.select(max_unfairness=both.independence.value, min_accuracy=both.r2)
     assert path.selected is both
 
 
@@ -489,15 +489,15 @@ def test_unreachable_requests_name_the_best(path):
     assert info.value.best in path.points
     assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)
     with pytest.raises(Unreachable, match=r"R² ≥ 0\.99") as info:
-        path.select(min_r2=0.99)
+        path.select(min_accuracy=0.99)
     assert info.value.best is max(path.points, key=lambda p: p.r2)
     with pytest.raises(Unreachable, match=r"≤ 0\.01 and R² ≥ 0\.9"):
-        path.select(max_unfairness=0.01, min_r2=0.9)
+        path.select(max_unfairness=0.01, min_accuracy=0.9)
 
 
 def test_unreachable_best_warns_and_says_what_it_is(path):
     with pytest.warns(UserWarning, match=r"R² ≥ 0\.99"):
-        path.select(min_r2=0.99, on_unreachable="best")
+        path.select(min_accuracy=0.99, on_unreachable="best")
     assert path.selected is max(path.points, key=lambda p: p.r2)
 
 
@@ -622,11 +622,14 @@ def test_ambiguous_weight():
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({}, "`max_unfairness` or `min_r2` must be given, got neither"),
+        ({}, "`max_unfairness` or `min_accuracy` must be given, got neither"),
         ({"max_unfairness": 5}, "`max_unfairness` must lie between 0 and 1, got 5"),
-        ({"min_r2": "high"}, "`min_r2` must be a number of at most 1, got 'high'"),
-        ({"min_r2": 0.1, "on_unreachable": "shrug"}, "`on_unreachable` must be one of raise, best"),
-        ({"min_r2": 0.1, "criterion": "equality"}, "`criterion` must be one of"),
+        ({"min_accuracy": "high"}, "`min_accuracy` must be a number of at most 1, got 'high'"),
+        (
+            {"min_accuracy": 0.1, "on_unreachable": "shrug"},
+            "`on_unreachable` must be one of raise, best",
+        ),
+        ({"min_accuracy": 0.1, "criterion": "equality"}, "`criterion` must be one of"),
     ],
 )
 def test_errors_of_select(path, request_, message):

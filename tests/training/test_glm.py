@@ -329,10 +329,6 @@ class TestPath:
         assert path.select(min_accuracy=path.points[1].d2 - 1e-9) is not None
 
     def test_asks_for_the_right_accuracy(self, path):
-        with pytest.raises(
-            ValueError, match=r"`min_r2` must be None on a path whose accuracy is D²"
-        ):
-            path.select(min_r2=0.1)
         with pytest.raises(ValueError, match="`max_unfairness` or `min_accuracy` must be given"):
             path.select()
 

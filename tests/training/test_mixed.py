@@ -51,7 +51,7 @@ def test_a_mixture_is_said_and_passed_over(rows):
     assert found.constant_folds == (0, 0, 1, 4)
     assert found.mixed.tolist() == [False, False, True, False]
     assert "mixed" in str(found)
-    found.select(min_r2=-1.0)
+    found.select(min_accuracy=-1.0)
     assert found.selected.fairness_weight == 8.0
     found.select(max_unfairness=0.999)
     assert found.selected.fairness_weight == 0.0

@@ -128,7 +128,7 @@ def test_a_path_shares_the_fits_of_the_regressor():
     alone = clone(model).set_params(fairness_weight=2.0).fit(X, y, sensitive_features=a)
     np.testing.assert_allclose(on_path.predict(X), alone.predict(X), atol=0.02)
     assert on_path.passthrough_alpha_ == alone.passthrough_alpha_
-    selected = path.select(min_r2=-1.0)
+    selected = path.select(min_accuracy=-1.0)
     assert isinstance(selected, eh.FairPostprocessor)
     assert selected.passthrough
 

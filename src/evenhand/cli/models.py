@@ -124,24 +124,23 @@ class Request(group.Group):
     """Which model of the frontier is chosen."""
 
     max_unfairness: float | None = option("Choose the most accurate model below this.", "-m")
-    min_r2: float | None = option("Choose the fairest model at least this accurate.")
-    min_accuracy: float | None = option("The same by D², for models of a deviance.")
+    min_accuracy: float | None = option(
+        "Choose the fairest model of at least this R² (D², for models of a deviance)."
+    )
     certify: bool = option("Judge by bounds that allow for having picked the best.", default=False)
 
     @property
     def given(self) -> bool:
-        return any(v is not None for v in (self.max_unfairness, self.min_r2, self.min_accuracy))
+        return self.max_unfairness is not None or self.min_accuracy is not None
 
     def check(self) -> None:
         """Refuse a request that makes no sense before the work, not after it."""
         from ..training.path import check_request
 
-        for name in ("min_r2", "min_accuracy"):
-            least = getattr(self, name)
-            if self.max_unfairness is not None or least is not None:
-                check_request(self.max_unfairness, least, "raise", name)
+        if self.given:
+            check_request(self.max_unfairness, self.min_accuracy, "raise")
         if self.certify and not self.given:
-            raise TableError("--certify needs --max-unfairness, --min-r2 or --min-accuracy.")
+            raise TableError("--certify needs --max-unfairness or --min-accuracy.")
 
 
 OUTPUTS = ("report.html", "path.csv", "model.json")
@@ -305,7 +304,7 @@ def show_frontier(
         assert path.request is not None
         say(f"Asked for: {path.request.limits()}, {path.request.judge()}")
     elif problem is None:
-        say("\nNo model was chosen. Hint: choose one with --max-unfairness or --min-r2.")
+        say("\nNo model was chosen. Hint: choose one with --max-unfairness or --min-accuracy.")
     for name, path_ in outputs.items():
         if name != "model.json" or path_.exists():
             say(f"{name.split('.')[0].capitalize()}: {path_}")

@@ -11,10 +11,12 @@ products of two terms are again monomials: ΦᵀΩΦ is a table of few distinct 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from math import comb
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +35,18 @@ class Basis:
     @cached_property
     def _monomials(self) -> list[tuple[int, ...]]:
         """Exponents of all monomials up to twice the degree, in graded order."""
-        out = []
-        for total in range(2 * self.degree + 1):
-            for picks in combinations_with_replacement(range(self.n_variables), total):
-                out.append(tuple(picks.count(v) for v in range(self.n_variables)))
-        return out
+        variables = range(self.n_variables)
+        return [tuple(picks.count(v) for v in variables) for picks in self._picks(2 * self.degree)]
+
+    @cached_property
+    def _index(self) -> dict[tuple[int, ...], int]:
+        """Monomial → its number."""
+        return {exponents: j for j, exponents in enumerate(self._monomials)}
+
+    def _picks(self, degree: int) -> Iterator[tuple[int, ...]]:
+        """The variables that each monomial multiplies, in graded order."""
+        for total in range(degree + 1):
+            yield from combinations_with_replacement(range(self.n_variables), total)
 
     def _count(self, degree: int) -> int:
         return comb(self.n_variables + degree, degree)
@@ -60,18 +69,14 @@ class Basis:
     @cached_property
     def products(self) -> NDArray[np.intp]:
         """(D, D): the number of the monomial φⱼφₗ."""
-        index = {e: j for j, e in enumerate(self._monomials)}
-        terms = self._monomials[: self.n_terms]
-        return np.array(
-            [[index[tuple(np.add(a, b).tolist())] for b in terms] for a in terms], dtype=np.intp
-        )
+        terms, index = self._monomials[: self.n_terms], self._index
+        return np.array([[index[tuple(map(add, a, b))] for b in terms] for a in terms], np.intp)
 
     @cached_property
     def raised(self) -> NDArray[np.intp]:
         """The number of the monomial s·m for each monomial m below the highest degree."""
-        index = {e: j for j, e in enumerate(self._monomials)}
         lower = [e for e in self._monomials if sum(e) < 2 * self.degree]
-        return np.array([index[(e[0] + 1, *e[1:])] for e in lower], dtype=np.intp)
+        return np.array([self._index[(e[0] + 1, *e[1:])] for e in lower], dtype=np.intp)
 
     def totals(
         self, coefficients: NDArray[np.float64], sums: NDArray[np.float64]
@@ -87,26 +92,18 @@ class Basis:
     @cached_property
     def factors(self) -> NDArray[np.intp]:
         """(M, 2): each monomial of degree two or more as the product of two earlier ones."""
-        index = {e: j for j, e in enumerate(self._monomials)}
         out = np.zeros((self.n_moments, 2), dtype=np.intp)
         for j, exponents in enumerate(self._monomials):
             if sum(exponents) >= 2:
                 v = next(v for v, e in enumerate(exponents) if e)
-                single = tuple(int(u == v) for u in range(self.n_variables))
                 rest = tuple(e - int(u == v) for u, e in enumerate(exponents))
-                out[j] = index[single], index[rest]
+                out[j] = 1 + v, self._index[rest]  # after the 1 come the variables
         return out
 
     def __call__(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Φ, (n, D), from z, (n, p)."""
-        out = np.empty((len(z), self.n_terms))
-        j = 0
-        # By degree rather than from `factors`, which lists far more than the terms.
-        for total in range(self.degree + 1):
-            for picks in combinations_with_replacement(range(self.n_variables), total):
-                out[:, j] = z[:, picks].prod(axis=1)
-                j += 1
-        return out
+        # Not from `factors`, which lists far more than the terms.
+        return np.stack([z[:, picks].prod(axis=1) for picks in self._picks(self.degree)], axis=1)
 
     def slopes(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Coefficients of the derivative in s of polynomials given by theirs.
@@ -118,13 +115,12 @@ class Basis:
 
     @lru_cache  # noqa: B019  (bases are few and live as long as the program)
     def _slope_table(self, length: int) -> NDArray[np.float64]:
-        index = {e: j for j, e in enumerate(self._monomials)}
         used = self._monomials[:length]
         out = np.zeros((length, sum(sum(e) < sum(used[-1]) for e in used)))
         for j, exponents in enumerate(used):
             if exponents[0]:
                 lower = (exponents[0] - 1, *exponents[1:])
-                out[j, index[lower]] = exponents[0]
+                out[j, self._index[lower]] = exponents[0]
         return out
 
     def gram(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -114,7 +114,7 @@ class Request:
 
 
 def check_request(
-    max_unfairness: Any, min_accuracy: Any, on_unreachable: str, name: str = "min_r2",
+    max_unfairness: Any, min_accuracy: Any, on_unreachable: str, name: str = "min_accuracy",
     limit: str = "max_unfairness",
 ) -> None:  # fmt: skip
     """What `select` was asked for; `name` and `limit` are what the two numbers are called."""
@@ -258,7 +258,6 @@ class FairnessPath(Tabled):
         self,
         *,
         max_unfairness: float | None = None,
-        min_r2: float | None = None,
         min_accuracy: float | None = None,
         criterion: str | None = None,
         certify: bool = False,
@@ -273,10 +272,8 @@ class FairnessPath(Tabled):
         ----------
         max_unfairness : float
             Largest normalized information allowed, in [0, 1].
-        min_r2 : float
-            Smallest held-out R² allowed, of a path whose accuracy is R².
         min_accuracy : float
-            The same for the accuracy that the path measures.
+            Smallest held-out accuracy allowed: R², or what else the path measures, such as D².
         criterion : {"independence", "separation", "sufficiency"}, optional
             What `max_unfairness` limits; the path's own when left out.
         certify : bool
@@ -292,12 +289,10 @@ class FairnessPath(Tabled):
         fitted estimator
         """
         name = self._criterion(criterion)
-        least = self._least(min_r2, min_accuracy)
-        named = "min_r2" if self.accuracy.key == "r2" else "min_accuracy"
-        check_request(max_unfairness, least, on_unreachable, named)
+        check_request(max_unfairness, min_accuracy, on_unreachable)
         u, accuracy = self._judged(name, certify)
         self.request = Request(
-            name, max_unfairness, least, bool(certify), self.confidence_level, self.accuracy
+            name, max_unfairness, min_accuracy, bool(certify), self.confidence_level, self.accuracy
         )
         # Neither kind of model in a mixture has been measured, so that there is none to hand out.
         u, accuracy = np.where(self.mixed, np.inf, u), np.where(self.mixed, -np.inf, accuracy)
@@ -310,18 +305,6 @@ class FairnessPath(Tabled):
             warnings.warn(message, UserWarning, stacklevel=2)
         self.selected = self.points[best]
         return self._handle.fit(self.selected.fairness_weight, self._rows)
-
-    def _least(self, min_r2: float | None, min_accuracy: float | None) -> float | None:
-        if min_r2 is None:
-            return min_accuracy
-        if self.accuracy.key != "r2":
-            raise InputError(
-                "min_r2", f"be None on a path whose accuracy is {self.accuracy.symbol}, got "
-                f"{min_r2!r}", hint=f"min_accuracy={min_r2!r}.",
-            )  # fmt: skip
-        if min_accuracy is not None:
-            raise InputError("min_r2", "be None where `min_accuracy` is given: they are the same")
-        return min_r2
 
     def alternatives(
         self, others: Mapping[str, Any] | None = None, *, floor: float | None = None,
