@@ -56,3 +56,30 @@ def test_the_recipe_takes_version_and_dependencies_from_where_they_stand():
     assert recipe["package"] == {"name": "evenhand", "version": eh.__version__}
     wanted = {name_of(r) for r in PROJECT["dependencies"]} | {"python", "typer", "rich", "pyarrow"}
     assert {name_of(r) for r in recipe["requirements"]["run"]} == wanted
+
+
+def test_hints_to_install_work_from_a_clone_and_from_a_wheel(monkeypatch):
+    from importlib import metadata
+
+    from evenhand._core.installing import install_hint
+
+    assert install_hint("pyarrow") == "pip install pyarrow"
+    monkeypatch.setattr(metadata, "distribution", lambda name: name)
+    assert install_hint("[cli]") == "pip install 'evenhand[cli]'"
+
+    def nothing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", nothing)
+    assert install_hint("[cli]") == f"pip install '{ROOT}[cli]'"
+    assert (ROOT / "pyproject.toml").is_file()
+
+
+def test_every_hint_to_install_is_made_in_one_place():
+    home = ROOT / "src" / "evenhand"
+    found = [path.name for path in home.rglob("*.py") if "pip install" in path.read_text()]
+    assert found == ["installing.py"]
+    extras = set(re.findall(r"install_hint\(['\"]\[(\w+)\]", "".join(
+        path.read_text() for path in home.rglob("*.py"))))  # fmt: skip
+    assert extras
+    assert extras <= set(PROJECT["optional-dependencies"])

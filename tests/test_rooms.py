@@ -24,6 +24,7 @@ ALLOWED |= {
     "report": (*TRUNK, "training", "auditing", "tables"),
     "datasets": TRUNK,
     "boosting": (*TRUNK, "training"),
+    "onnx": (*TRUNK, "training"),
     "torch": TRUNK,
     "distributed": (*TRUNK, "training", "boosting"),
     "cli": (*TRUNK, "training", "auditing", "tables", "report", "datasets"),

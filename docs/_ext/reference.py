@@ -23,6 +23,7 @@ MODULES = {
     "boosting": "Objectives of boosting libraries",
     "torch": "Networks",
     "distributed": "Training on a cluster",
+    "onnx": "Models as ONNX graphs",
 }
 WIDTH = 104
 

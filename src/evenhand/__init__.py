@@ -48,7 +48,7 @@ _HOME = {
     "separation": "measures.measures",
     "sufficiency": "measures.measures",
 }
-_MODULES = ("boosting", "datasets", "distributed", "report", "tables")
+_MODULES = ("boosting", "datasets", "distributed", "onnx", "report", "tables")
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

@@ -3,6 +3,7 @@
 from . import boosting as boosting
 from . import datasets as datasets
 from . import distributed as distributed
+from . import onnx as onnx
 from . import report as report
 from . import tables as tables
 from .auditing.audits import audit as audit

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._core.installing import install_hint
 from ._core.validation import check_choice, check_nonnegative, is_number
 from .data.weights import are_equal, weighted_mean, weighted_sum
 from .measures.losses import LINKS, Loss, PowerLoss
@@ -105,7 +106,7 @@ class FairnessObjective:
         if find_spec(library) is None:
             raise ImportError(
                 f"library={library!r} needs {library}, which is not installed. Hint: "
-                "pip install 'evenhand[boosting]'."
+                f"{install_hint('[boosting]')}."
             )
         check_nonnegative("fairness_weight", fairness_weight)
         if not isinstance(plain_rounds, Integral) or not is_number(plain_rounds, 0.0):

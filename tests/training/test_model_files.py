@@ -266,6 +266,22 @@ def test_a_model_with_its_columns_comes_back(kind, tmp_path):
     assert loaded.about == {"note": "é"}
 
 
+def test_models_go_through_skops_without_pickles():
+    """Of types of ours alone, besides what skops trusts by itself."""
+    skops = pytest.importorskip("skops.io")
+    X, y, a = rows()
+    for model in (
+        eh.FairRidge(group_features="posterior"), eh.FairGLM("normal"),
+        eh.FairPostprocessor(LinearRegression(), passthrough=True, cv=2, random_state=0),
+    ):  # fmt: skip
+        model.fit(X, y, sensitive_features=a)
+        content = skops.dumps(model)
+        types = skops.get_untrusted_types(data=content)
+        assert all(name.startswith("evenhand.") for name in types)
+        loaded = skops.loads(content, trusted=types)
+        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
 def test_an_unknown_group_is_averaged_and_a_new_one_refused():
     held, Z, a, saved = table_model("attribute")
     labels = a.astype(object)

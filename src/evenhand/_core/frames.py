@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from .installing import install_hint
+
 BACKENDS = ("pandas", "polars", "pyarrow")
 
 
@@ -27,14 +29,15 @@ def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -
         backend = next((name for name in BACKENDS if find_spec(name)), None)
         if backend is None:
             raise ModuleNotFoundError(
-                "A data frame needs pandas, polars or pyarrow, and none is installed. Hint: pip "
-                "install pandas, or use to_dict()."
+                "A data frame needs pandas, polars or pyarrow, and none is installed. Hint: "
+                f"{install_hint('pandas')}, or use to_dict()."
             )
     if backend not in BACKENDS:
         raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}, got {backend!r}.")
     if not find_spec(backend):
         raise ModuleNotFoundError(
-            f"`backend` must be an installed library, got {backend!r}. Hint: pip install {backend}."
+            f"`backend` must be an installed library, got {backend!r}. Hint: "
+            f"{install_hint(backend)}."
         )
     import narwhals.stable.v2 as nw
 

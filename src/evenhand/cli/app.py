@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
+from .._core.installing import install_hint
+
 try:
     import pyarrow  # noqa: F401
     import typer
 except ModuleNotFoundError as error:
     sys.exit(
         f"Error: the command line needs the package {error.name}, which is not installed. "
-        "Hint: pip install 'evenhand[cli]'."
+        f"Hint: {install_hint('[cli]')}."
     )
 
 from . import audits, models, tables

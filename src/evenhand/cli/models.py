@@ -14,6 +14,7 @@ import numpy as np
 import typer
 
 from .._core import files as _files
+from .._core.installing import install_hint
 from .._core.provenance import stamp
 from .._core.validation import InputError
 from ..data.criteria import CRITERIA, INDEPENDENCE, WITH_CONTROLS
@@ -55,8 +56,8 @@ def _stack(name: str, criterion: str, options: Mapping[str, Any]) -> Any:
         make = getattr(import_module(module), kind)
     except ImportError:
         raise TableError(
-            f"--model {name} needs the package {name}, which is not installed. Hint: pip install "
-            "'evenhand[boosting]', or --model hgb, which needs nothing more."
+            f"--model {name} needs the package {name}, which is not installed. Hint: "
+            f"{install_hint('[boosting]')}, or --model hgb, which needs nothing more."
         ) from None
     trees = "max_iter" if name == "hgb" else "n_estimators"
     seed = options["seed"]

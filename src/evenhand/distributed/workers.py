@@ -16,6 +16,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._core.arrays import Vector
+from .._core.installing import install_hint
 from .._core.shards import PeerError, run
 from .._core.threads import at_most
 from ..training.source import NUMBERS, Columns, turn_columns
@@ -124,7 +125,7 @@ class Tracker:
             self.close()
             raise RuntimeError(
                 f"The tracker where workers meet did not start at {host}: {words[-1]}. Hint: "
-                "XGBoost must be installed where the scheduler runs: pip install xgboost."
+                f"XGBoost must be installed where the scheduler runs: {install_hint('xgboost')}."
             )
         self.arguments = {**json.loads(line), "dmlc_timeout": limit, "dmlc_retry": 2}
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core.installing import install_hint
 from ..auditing.figures import drawn_rows
 from .after_views import drivers_charts, looks_chart
 from .audit_views import audit_charts, measures_chart
@@ -84,8 +85,8 @@ def _figure(
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ModuleNotFoundError(
-            "A figure must have Matplotlib, which is not installed. Hint: pip install "
-            "'evenhand[plot]', or write the HTML report, which needs nothing."
+            "A figure must have Matplotlib, which is not installed. Hint: "
+            f"{install_hint('[plot]')}, or write the HTML report, which needs nothing."
         ) from error
     shape = (len(charts), 1) if stacked else (1, len(charts))
     size = (width, height)

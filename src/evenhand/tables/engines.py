@@ -20,6 +20,7 @@ from .._core.files import (
     is_dataset,
     list_files,
 )
+from .._core.installing import install_hint
 from .._core.validation import InputError, frame_columns, name_others, quote
 from ..auditing.audits import audit
 from ..auditing.result import Audit
@@ -192,8 +193,8 @@ def _typed(rows: nw.LazyFrame[Any], decimal: str, columns: Columns) -> nw.LazyFr
 
 def _needed(package: str) -> ModuleNotFoundError:
     return ModuleNotFoundError(
-        f"{package} is needed to read this table: {package} is not installed. Hint: pip install "
-        "'evenhand[engines]'."
+        f"{package} is needed to read this table: {package} is not installed. Hint: "
+        f"{install_hint('[engines]')}."
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from .._core.installing import install_hint
+
 try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise ImportError(
-        "`evenhand.torch` needs PyTorch, which is not installed. Hint: "
-        "pip install 'evenhand[torch]'"
+        f"`evenhand.torch` needs PyTorch, which is not installed. Hint: {install_hint('[torch]')}"
     ) from None
 
 from .loss import FairnessLoss

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .._core.arrays import Array
+from .._core.installing import install_hint
 from .passes import Optimum, Passes, alone, bounded, thin
 from .template import Shape, round_up, source
 
@@ -26,7 +27,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError(
         "`backend` 'triton' needs the package triton, which is not installed. Hint: "
-        "pip install triton, or FairnessLoss(..., backend='kernels'), on the CPU."
+        f"{install_hint('triton')}, or FairnessLoss(..., backend='kernels'), on the CPU."
     ) from None
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .._core.arrays import Array
+from .._core.installing import install_hint
 from .._core.validation import InputError, check_choice, is_number
 from ..data.criteria import get_criterion
 from ..estimators.logistic import KAPPA
@@ -323,7 +324,8 @@ class FairnessLoss(nn.Module):
         except ImportError:
             warnings.warn(
                 "The package triton is not installed, so the fairness loss runs on the CPU, many "
-                "times slower. Hint: pip install triton, or backend='kernels' to silence this.",
+                f"times slower. Hint: {install_hint('triton')}, or backend='kernels' to silence "
+                "this.",
                 RuntimeWarning,
                 stacklevel=4,
             )

@@ -266,13 +266,13 @@ class FairGLM(FairLinear):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         with suppress(ValueError):  # `fit` says what is wrong with the family
-            tags.target_tags.positive_only = self._loss().lower >= 0
+            tags.target_tags.positive_only = self.loss_.lower >= 0
         return tags
 
     @property
     def accuracy(self) -> Accuracy:
         """D² of the family: how paths, reports and tables measure this model."""
-        return self._loss().accuracy
+        return self.loss_.accuracy
 
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
@@ -388,17 +388,19 @@ class FairGLM(FairLinear):
             X, y, sample_weight, exposure, sensitive_features=sensitive_features, offset=offset
         )
 
-    def _loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The family with its link; no state of its own, as links are functions."""
         return get_loss(self.family, self.link, self.power, self.quantile)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self.loss_ = self._loss()
+        link = self.loss_.link.name
         kind = vars(self)["score"]
         check_choice("score", kind, SCORES)
-        if self.rebalance and self.loss_.link.name not in ("log", "identity"):
+        if self.rebalance and link not in ("log", "identity"):
             raise InputError(
-                "rebalance", f"be False with the link {self.loss_.link.name!r}, whose means cannot "
+                "rebalance", f"be False with the link {link!r}, whose means cannot "
                 "be shifted together, got True", hint="link='log'.",
             )  # fmt: skip
 

@@ -34,6 +34,7 @@ from sklearn.utils import check_array
 
 from .._core.arrays import Vector
 from .._core.files import TableError, write_text
+from .._core.installing import install_hint
 from .._core.validation import InputError, quote
 from ..data.bands import Bands, measurement
 from ..data.encoding import Column, encode
@@ -231,7 +232,7 @@ _FAIR = (
 )
 _TARIFF = "n_newton_:count _least_eta:real _covariance:matrix? totals_:totals?"
 _REGRESSION = f"{_NAMES} coef_:array intercept_:numbers"
-_REGRESSORS = (
+REGRESSORS = (
     "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV",
     "BayesianRidge", "HuberRegressor", "SGDRegressor", "QuantileRegressor", "PoissonRegressor",
     "GammaRegressor", "TweedieRegressor",
@@ -284,16 +285,20 @@ _FIELDS: dict[str, tuple[str, str]] = {
     **{name: (home, fields) for home, name, fields in (
         entry.split(None, 2) for entry in re.split(r"\n(?=\w)", _TYPES.strip())
     )},
-    **dict.fromkeys(_REGRESSORS, ("sklearn.linear_model", _REGRESSION)),
+    **dict.fromkeys(REGRESSORS, ("sklearn.linear_model", _REGRESSION)),
 }  # fmt: skip
 TOTALS = ("deviance", "explained", "total", "actual_to_expected")
 # Parameters that come back as what was fitted by them.
 _REFITTED = {"FairPostprocessor": ("estimator",), "Pipeline": ("steps",)}
 
 
+# Squares of larger numbers overflow, so that no fit has such and no prediction could use them.
+LARGEST = 1e154
+
+
 def _is_finite(value: Any) -> bool:
     good = isinstance(value, int | float) and not isinstance(value, bool)
-    return good and math.isfinite(value)
+    return good and abs(value) < LARGEST
 
 
 def _is_real(value: Any) -> bool:
@@ -336,20 +341,20 @@ def _one_of(*words: str) -> tuple[str, Callable[[Any], bool]]:
 
 
 def _finite_array(ndim: int | None) -> Callable[[Any], bool]:
-    return lambda v: _is_array(v, "fiu", ndim) and bool(np.isfinite(v).all())
+    return lambda v: _is_array(v, "fiu", ndim) and bool((np.abs(v) < LARGEST).all())
 
 
 # Kind of a field → what it must do, and the test of it.
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("be text", _is_text),
     "flag": ("be true or false", lambda v: isinstance(v, bool)),
-    "number": ("be a finite number", _is_finite),
+    "number": ("be a number between ±1e154", _is_finite),
     "real": ("be a number", _is_real),
     "spread": ("be above 0", lambda v: _is_finite(v) and v > 0),
     "count": ("be a whole number", lambda v: _is_finite(v) and isinstance(v, int) and v >= 0),
-    "array": ("be an array of finite numbers", _finite_array(None)),
-    "vector": ("be a row of finite numbers", _finite_array(1)),
-    "matrix": ("be a table of finite numbers", _finite_array(2)),
+    "array": ("be an array of numbers between ±1e154", _finite_array(None)),
+    "vector": ("be a row of numbers between ±1e154", _finite_array(1)),
+    "matrix": ("be a table of numbers between ±1e154", _finite_array(2)),
     "reals": ("be a row of numbers", lambda v: _is_array(v, "f", 1)),
     "whole": ("be a row of whole numbers", lambda v: _is_array(v, "i", 1)),
     "flags": ("be a row of true and false", lambda v: _is_array(v, "b", 1)),
@@ -420,7 +425,7 @@ def _pack(value: Any, where: str) -> Any:
         kind = "tuple" if isinstance(value, tuple) else "list"
         kind = "texts" if isinstance(value, np.ndarray) else kind
         return {kind: [_pack(item, f"{where}[{k}]") for k, item in enumerate(value)]}
-    value = _plain_model(value, where)
+    value = plain_model(value, where)
     name = type(value).__name__
     home = _FIELDS.get(name, ("", ""))[0]
     if not home or not type(value).__module__.startswith(home.split(".")[0]):
@@ -678,7 +683,7 @@ class NativeModel:
         except ImportError:
             raise InputError(
                 "path", f"name a model whose packages are installed: this one needs {self.library}",
-                hint=f"pip install {self.library}.",
+                hint=f"{install_hint(self.library)}.",
             ) from None  # fmt: skip
         if self.library == "lightgbm":
             return library.Booster(model_str=self.text)
@@ -691,7 +696,7 @@ class NativeModel:
         return np.asarray(self.booster.predict(X))
 
 
-def _plain_model(value: Any, where: str) -> Any:
+def plain_model(value: Any, where: str) -> Any:
     """Trees and boosters as what can be written; anything else as it is."""
     kind, home = type(value).__name__, type(value).__module__.split(".")[0]
     names = getattr(value, "feature_names_in_", None)
@@ -700,7 +705,7 @@ def _plain_model(value: Any, where: str) -> Any:
     if kind == "XGBRegressor":
         return NativeModel("xgboost", value.get_booster().save_raw("json").decode(), names)
     if kind == "FrozenEstimator":
-        return _plain_model(value.estimator, where)
+        return plain_model(value.estimator, where)
     if home != "sklearn" or not kind.endswith(("TreeRegressor", "ForestRegressor",
                                                "TreesRegressor", "BoostingRegressor")):  # fmt: skip
         return value

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.files import TableError, arrow_kind, check_one_type, is_dataset, list_files
+from .._core.installing import install_hint
 from .._core.progress import progress
 from .._core.validation import InputError, quote
 from ..data.groups import resolve_groups
@@ -183,7 +184,8 @@ def open_source(X: Any) -> Source:
     """A table from a path, a pattern, a folder, a list of them, or an Arrow dataset."""
     if find_spec("pyarrow") is None:
         raise ModuleNotFoundError(
-            "`X` can be a path or a dataset where pyarrow is installed. Hint: pip install pyarrow."
+            "`X` can be a path or a dataset where pyarrow is installed. Hint: "
+            f"{install_hint('pyarrow')}."
         )
     parts: tuple[Part, ...]
     if is_dataset(X):
