@@ -9,16 +9,16 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from evenhand.kernels.basis import Basis
-from evenhand.kernels.numpy_passes import (  # fmt: skip
-    gram,
-    labels,
-    logistic_pass,
-    monomials,
-    softplus,
-    weights_of,
-)
+from evenhand.kernels.numpy_passes import labels, logistic_pass, monomials, softplus, weights_of
 
-__all__ = ["gram", "logistic_pass", "monomials"]
+__all__ = ["logistic_pass", "monomials"]
+
+
+def gram(rows, basis: Basis):
+    """Σωm, (M,), and Φᵀ Ω onehot(a), (K, D)."""
+    m = monomials(rows, basis, basis.n_moments)
+    w = weights_of(rows)
+    return m @ w, (labels(rows) * w) @ m[: basis.n_terms].T
 
 
 def mean_variance(values, weight):

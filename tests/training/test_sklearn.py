@@ -33,8 +33,6 @@ from evenhand.data.groups import GroupWarning
     FairRidge(fairness_weight=0),
     eh.FairGLM(fairness_weight=0),
     eh.FairGLM("normal", fairness_weight=0),
-    LSPC(),
-    Logistic(),
 ])  # fmt: skip
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

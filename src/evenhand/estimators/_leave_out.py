@@ -19,7 +19,7 @@ from scipy.linalg.lapack import dpotri
 
 from .._core.arrays import Array
 from ..data.weights import deal_by_first_row
-from ..kernels import Rows, get_kernels, numpy_passes, passes_for
+from ..kernels import Rows, get_kernels, numpy_passes
 from ..kernels.basis import Basis
 from ._newton import (
     MOST,
@@ -219,7 +219,7 @@ def leave_out_by_cells(
     linear to first order. The few rows on which it is not small are done one by one.
     """
     inside, weights = np.empty(len(rows.s)), fit.weights
-    passes_for(rows).logistic_pass(rows, basis, weights, False, None, inside)
+    get_kernels().logistic_pass(rows, basis, weights, False, None, inside)
     assert fit.chord is not None
     lower = np.tril(dpotri(fit.chord.factor, lower=True)[0])
     inverse = lower + np.tril(lower, -1).T

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv, dpotrf, dpotri, dpotrs
 
 from .._core.arrays import Array
-from ..kernels import Rows, numpy_passes, passes_for
+from ..kernels import Rows, get_kernels, numpy_passes
 from ..kernels.basis import Basis
 from .ranks import Cells, label_of
 
@@ -215,7 +215,7 @@ def descend(
 
 def objective_at(rows: Rows, basis: Basis, weights: Array, kappa: float, curved: bool = True):
     """Objective per row, its negative gradient and Hessian (both summed over rows)."""
-    loss, score, moments, _ = passes_for(rows).logistic_pass(rows, basis, weights, curved)
+    loss, score, moments, _ = get_kernels().logistic_pass(rows, basis, weights, curved)
     size, slope, form = penalty(weights)
     hessian = None
     if curved:
@@ -286,11 +286,8 @@ class Grid(NamedTuple):
 
 def grid_pays(rows: Rows) -> bool:
     """Whether the rows and groups are so many that cells are worth gathering."""
-    # Two groups have a kernel of their own, whose Hessian costs little more than its gradient; more
-    # variables than two have no grid.
-    if rows.n_groups == 2 or rows.s.ndim > 1:
-        return False
-    return rows.n >= max(_LEAST_ROWS, _LEAST_WORK / rows.n_groups)
+    # Two groups have a kernel of their own, whose Hessian costs little more than its gradient.
+    return rows.n_groups != 2 and rows.n >= max(_LEAST_ROWS, _LEAST_WORK / rows.n_groups)
 
 
 def gather(rows: Rows) -> Grid:

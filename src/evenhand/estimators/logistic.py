@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from ..kernels import Rows, numpy_passes, passes_for
+from ..kernels import Rows, get_kernels, numpy_passes
 from ..kernels.basis import Basis
 from ._leave_out import leave_out_by_cells, leave_out_rows, logistic_losses
 from ._newton import (
@@ -59,10 +58,6 @@ class Logistic(BasisClassifier):
         Which loss estimates an entropy. Leave-one-out takes one Newton step per row in closed
         form, or per cluster; "balanced" is the mean of the two, whose biases cancel to first order.
 
-    Attributes
-    ----------
-    classes_, weights_ (K, D), mean_, scale_, n_iter_, n_features_in_
-
     See Also
     --------
     evenhand.Adaptive
@@ -91,14 +86,6 @@ class Logistic(BasisClassifier):
         self.kappa = kappa
         self.max_iter = max_iter
         self.losses = losses
-
-    def _fit_rows(self, rows: Rows, basis: Basis) -> NDArray[np.float64]:
-        fit = newton(rows, basis, self.kappa, max_iter=self.max_iter)
-        self.n_iter_ = fit.n_iter
-        return np.vstack([np.zeros(basis.n_terms), fit.weights])
-
-    def _probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        return softmax(scores, axis=1)
 
     def _row_losses(self, rows, basis):
         if grid_pays(rows) and len(rows.codes):
@@ -181,7 +168,7 @@ def evaluate(
         if rows.moves:
             constant, along = basis.totals(basis.slopes(weights), kappa * slope)
         finish = scale * float(rows.center[1]) / n, constant / n, along / n
-    loss, _, _, gradient = passes_for(rows).logistic_pass(rows, basis, weights, False, finish)
+    loss, _, _, gradient = get_kernels().logistic_pass(rows, basis, weights, False, finish)
     return -(loss + 0.5 * kappa * size) / n, gradient
 
 

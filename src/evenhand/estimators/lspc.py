@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ..kernels import Rows, numpy_passes, passes_for
+from ..kernels import Rows, get_kernels, numpy_passes
 from ..kernels.basis import Basis
 from ._leave_out import least_squares_losses
 from .base import BasisClassifier
@@ -39,10 +39,6 @@ class LSPC(BasisClassifier):
         Which loss estimates an entropy. In-sample is the published estimator; leave-one-out comes
         free from the hat matrix, and takes one solve per cluster where rows are clustered;
         "balanced" is their mean.
-
-    Attributes
-    ----------
-    classes_, weights_ (K, D), mean_, scale_, n_features_in_
 
     See Also
     --------
@@ -80,13 +76,6 @@ class LSPC(BasisClassifier):
         self.beta = beta
         self.losses = losses
 
-    def _fit_rows(self, rows: Rows, basis: Basis) -> NDArray[np.float64]:
-        return solve(rows, basis, self.kappa)[0]
-
-    def _probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        sp = numpy_passes.softplus(scores, self.beta)
-        return sp / sp.sum(axis=1, keepdims=True)
-
     def _row_losses(self, rows, basis):
         weights, factor = solve(rows, basis, self.kappa)
         inverse = basis.collapse(dpotrs(factor, np.eye(basis.n_terms))[0])
@@ -100,7 +89,7 @@ class LSPC(BasisClassifier):
 
 def solve(rows: Rows, basis: Basis, kappa: float, free: bool = False):
     """W, (K, D), and the Cholesky factor of G = ΦᵀΩΦ + κI, intercepts without κ if `free`."""
-    moments, cross = passes_for(rows).gram(rows, basis)
+    moments, cross = get_kernels().gram(rows, basis)
     return _solve(moments, cross, basis, kappa, free)
 
 
@@ -142,14 +131,14 @@ class LSPCTerm:
 
     def value(self, rows: Rows) -> float:
         weights, _ = solve(rows, self.basis, self.kappa, self.free)
-        loss, _, _ = passes_for(rows).lspc_pass(rows, self.basis, weights, self.beta, False)
+        loss, _, _ = get_kernels().lspc_pass(rows, self.basis, weights, self.beta, False)
         return -loss / rows.n
 
     def value_and_grad(
         self, rows: Rows, scale: float, rough: bool = False
     ) -> tuple[float, NDArray[np.float64]]:
         """L and scale·∂L/∂s, which are exact whether or not a `rough` answer would do."""
-        kernels, basis, n = passes_for(rows), self.basis, rows.n
+        kernels, basis, n = get_kernels(), self.basis, rows.n
         moments, cross = kernels.gram(rows, basis)
         weights, factor = _solve(moments, cross, basis, self.kappa, self.free)
         loss, residual, gradient = kernels.lspc_pass(rows, basis, weights, self.beta, True)

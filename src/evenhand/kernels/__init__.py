@@ -1,6 +1,6 @@
 """The passes over rows: sums of small blocks, and per-row gradients.
 
-`passes` (Numba, fused, threaded) take one or two variables, `numpy_passes` a matrix of any width.
+`passes` are compiled (Numba, fused, threaded); `numpy_passes` has what is no slower without that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.shards import ALONE, Sums, here
-from . import numpy_passes
 
 if TYPE_CHECKING:
     from ..data.groups import Groups
@@ -108,8 +107,3 @@ def get_kernels() -> ModuleType:
     from . import passes
 
     return passes
-
-
-def passes_for(rows: Rows) -> ModuleType:
-    """The compiled passes, or for a matrix of variables those in NumPy."""
-    return get_kernels() if rows.s.ndim == 1 else numpy_passes

@@ -124,9 +124,7 @@ class Basis:
         return out
 
     def gram(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
-        """ΦᵀΩΦ, (…, D, D), from the moments Σω·monomial, (…, M), or from itself, (…, D²)."""
-        if moments.shape[-1] == self.n_terms**2:  # M is less than that
-            return moments.reshape(*moments.shape[:-1], self.n_terms, self.n_terms)
+        """ΦᵀΩΦ, (…, D, D), from the moments Σω·monomial, (…, M)."""
         return moments[..., self.products]
 
     def collapse(self, form: NDArray[np.float64]) -> NDArray[np.float64]:

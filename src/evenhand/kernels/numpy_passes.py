@@ -1,4 +1,4 @@
-"""Passes over rows in NumPy: for a matrix of variables, and where compiled ones are no quicker.
+"""Passes over rows in NumPy, where compiled ones are no quicker.
 
 Scores that are too far apart for the exponentials of the compiled ones come here as well.
 
@@ -34,18 +34,6 @@ def monomials(rows, basis: Basis, count: int):
     return np.stack(columns[:count])
 
 
-def _for_moments(rows, basis: Basis):
-    """The monomials that `_moments` needs."""
-    if rows.s.ndim == 2:
-        return basis(rows.s).T
-    return monomials(rows, basis, basis.n_moments)
-
-
-def _moments(rows, m, weight):
-    """Σωm; with any number of variables, where few products coincide, Σωφφᵀ itself, (D²,)."""
-    return ((m * weight) @ m.T).ravel() if rows.s.ndim == 2 else m @ weight
-
-
 def blocks(rows, size: int = BLOCK) -> Iterator[tuple[slice, Rows]]:
     """Rows a few at a time: what is made of them stays in the cache."""
     for start in range(0, len(rows.s), size):
@@ -69,13 +57,6 @@ def labels(rows):
 def weights_of(rows):
     """Weight of each row; 1 where there is none."""
     return rows.weight if len(rows.weight) else np.ones(len(rows.s))
-
-
-def gram(rows, basis: Basis):
-    """Σωm, (M,), and Φᵀ Ω onehot(a), (K, D)."""
-    m = _for_moments(rows, basis)
-    w = weights_of(rows)
-    return _moments(rows, m, w), (labels(rows) * w) @ m[: basis.n_terms].T
 
 
 def lspc_row_losses(rows, basis: Basis, weights, inverse, beta: float):
@@ -102,7 +83,7 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, 
     With `finish` = (scale, constant, along) that is scale·(∂(−loss)/∂u − ω(constant + along·u)).
     An array `losses` is filled with the loss of each row.
     """
-    m = _for_moments(rows, basis)
+    m = monomials(rows, basis, basis.n_moments)
     t, w = labels(rows)[1:], weights_of(rows)
     phi = m[: basis.n_terms]
     f = weights @ phi
@@ -117,7 +98,7 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, 
     if want_hessian:
         hessian = np.array(
             [
-                _moments(rows, m, w * rho[k] * (float(k == other) - rho[other]))
+                m @ (w * rho[k] * (float(k == other) - rho[other]))
                 for k in range(len(f))
                 for other in range(k + 1)
             ]

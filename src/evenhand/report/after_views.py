@@ -223,7 +223,7 @@ def looks_chart(result: Monitor, name: str) -> Chart:
         chart.dots(place, value, 0, 2.6 if len(looks) <= 60 else 1.6)
     if name in result.limits:
         chart.guide(ends, [result.limits[name]] * 2, "limit")
-    for period in {alarm.at for alarm in result.alarms if alarm.criterion == name}:
+    for period in dict.fromkeys(a.at for a in result.alarms if a.criterion == name):
         chart.guide([periods.index(period) + 1.0] * 2, [0.0, top], "alarm")
     return chart
 
