@@ -88,7 +88,7 @@ def test_what_does_not_go_together(scores):
 # The pack.
 
 
-DOCUMENTS = ("ai-act.md", "eiopa.md", "naic.md")
+DOCUMENTS = ("ai-act.md", "eiopa.md", "model-card.md", "naic.md")
 
 
 def test_a_pack_of_one_score(scores, tmp_path):
@@ -122,7 +122,8 @@ def test_a_pack_with_a_verdict_and_alternatives(scores, tmp_path):
         assert "#### Verdict: ✕ Fail" in text
         assert "#### Impact by race" in text
         assert "better: chosen: the most accurate with independence ≤ 0.05." in text
-        assert "None was handed" not in text
+        # A file of scores says nothing of the model behind them.
+        assert text.count("None was handed") == (name == "model-card.md")
         assert "limits.toml, last changed" in text
 
 
@@ -141,7 +142,7 @@ def test_files_that_are_there_stay(scores, tmp_path):
     say = ("pack", tmp_path / "out", scores, "-y", "y", "-a", "race", "-s", "s")
     run(*say)
     (tmp_path / "out" / "naic.md").write_text("by hand")
-    assert "already holds ai-act.md, eiopa.md, naic.md" in error(*say)
+    assert "already holds ai-act.md, eiopa.md, model-card.md, naic.md" in error(*say)
     assert (tmp_path / "out" / "naic.md").read_text() == "by hand"
     assert run(*say, "--force").exit_code == 0
     assert (tmp_path / "out" / "naic.md").read_text() != "by hand"
@@ -160,5 +161,21 @@ def test_a_library_writes_it_too(table, tmp_path):
     assert [path.name for path in written] == list(DOCUMENTS)
     text = (tmp_path / "pack" / "eiopa.md").read_text()
     assert "| Purpose | grades |" in text
+    assert "> **To be written:** model. None" in (tmp_path / "pack" / "model-card.md").read_text()
     with pytest.raises(FileExistsError):
         eh.report.write_pack(tmp_path / "pack", {"audit": audit})
+
+
+def test_a_model_card_says_what_the_model_is(table, tmp_path):
+    y, s, race = (table[name].to_pylist() for name in ("y", "s", "race"))
+    model = eh.FairRegressor(fairness_weight=1.0, cv=2, random_state=0)
+    X = np.column_stack([s, y])
+    model.fit(X, np.asarray(y), sensitive_features=race)
+    audit = eh.audit(y, model.predict(X), sensitive_features=race, estimator="logistic")
+    eh.report.write_pack(tmp_path, {"audit": audit, "model": model})
+    text = (tmp_path / "model-card.md").read_text()
+    assert "| Kind | FairRegressor |" in text
+    assert "| fairness\\_weight | 1.0 |" in text
+    assert f"Chosen: {model.choice_}" in text
+    assert "To be written:** model" not in text
+    assert text.count("\n## ") == 9

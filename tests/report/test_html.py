@@ -117,7 +117,7 @@ def test_assets_travel_with_the_package():
     folder = Path(eh.__file__).parent / "report" / "assets"
     pages = {"style.css", "script.js", "page.html", "signatures.html", "steps.html",
              "results.schema.json"}  # fmt: skip
-    pack = {"pack/ai-act.md", "pack/eiopa.md", "pack/naic.md"}
+    pack = {"pack/ai-act.md", "pack/eiopa.md", "pack/model-card.md", "pack/naic.md"}
     files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert files == pages | pack
 

@@ -336,14 +336,14 @@ def alternatives(
 
 @command
 def pack(
-    folder: Annotated[Path, typer.Argument(help="Folder for ai-act.md, eiopa.md and naic.md.")],
+    folder: Annotated[Path, typer.Argument(help="Folder for the documents.")],
     file: group.OneFile, columns: group.ModelColumns, pricing: group.Pricing,
     tolerated: group.Tolerated, limits: group.Limits, about: group.About,
     measuring: group.Measuring, writing: group.Writing,
 ) -> None:  # fmt: skip
     """Lay an audit out under the headings that supervisors ask for, as Markdown.
 
-    Three documents: EIOPA's documentation annex, Annex IV of the EU AI Act, and the NAIC exhibits.
+    EIOPA's documentation annex, Annex IV of the EU AI Act, the NAIC exhibits, and a model card.
     What a person has to write is marked "To be written". The first --prediction is the score that
     is documented; others are alternatives to it, and need --floor or --limit.
 
