@@ -27,7 +27,7 @@ from ..data.sample import check_frequency, count_rows
 from ..data.weights import check_weight
 from ..estimators.logistic import KAPPA, LogisticTerm
 from ..estimators.lspc import LSPCTerm
-from ..estimators.spline_term import LIMIT, ROUGHNESS, SplineTerm
+from ..estimators.spline_term import LIMIT, ROUGHNESS, ROUGHNESS_GIVEN, SplineTerm
 from ..kernels import Rows, get_kernels, make_rows, standardizer
 from ..kernels.basis import DEGREES, get_basis
 from .curvature import low_rank_factor
@@ -180,7 +180,9 @@ class BoundRegularizer:
         if chosen == SPLINE:
             # Of some rows the penalty is in proportion to theirs.
             share = self.kappa / self.regularizer.penalty(self.groups.n_total)
-            return SplineTerm(n_variables, self.kappa, share * ROUGHNESS)
+            given = n_variables == 2 and not self.criterion.moves(self.criterion.given)
+            roughness = ROUGHNESS_GIVEN if given else ROUGHNESS
+            return SplineTerm(n_variables, self.kappa, share * roughness)
         basis = get_basis(chosen, n_variables)
         if self.regularizer.classifier == "lspc":
             return LSPCTerm(basis, self.kappa, free=self.regularizer.kappa == "auto")
