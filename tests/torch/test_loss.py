@@ -22,13 +22,6 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @pytest.fixture(autouse=True)
-def one_process(monkeypatch):
-    """A process group of this process alone."""
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group: 1)
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda sums, group: None)
-
-
-@pytest.fixture(autouse=True)
 def short_kernels(monkeypatch):
     """The interpreter takes a second for a hundred sums; Hessians of many are made otherwise."""
     if DEVICE == "cpu":
@@ -82,20 +75,14 @@ def test_cpu_equals_the_regularizer(criterion, kind, n_groups, case):
     basis=["linear", "quadratic", "degree3"],
     score_map=["tanh", "raw"],
 )
-def test_options_and_sums_of_processes_equal_the_regularizer(
-    criterion, kind, basis, score_map, case
-):
-    """By Newton steps over sums, as several processes take them."""
+def test_options_equal_the_regularizer(criterion, kind, basis, score_map, case):
     data = case(kind, 3, n=240)
     exact, slope = expected(data, criterion, basis=basis, score_map=score_map)
-    for alone in (True, False):
-        loss = FairnessLoss(criterion, 3, basis=basis, score_map=score_map)
-        if not alone:
-            loss.process_group = "one"
-        value, gradient = call(loss, *tensors(data))
-        assert value == pytest.approx(exact, abs=1e-8)
-        # The regularizer stops a Newton step earlier.
-        assert far(gradient, slope) < 1e-5
+    loss = FairnessLoss(criterion, 3, basis=basis, score_map=score_map)
+    value, gradient = call(loss, *tensors(data))
+    assert value == pytest.approx(exact, abs=1e-8)
+    # The regularizer stops a Newton step earlier.
+    assert far(gradient, slope) < 1e-5
 
 
 # Triton's interpreter is slow, so that criteria and forms of rows meet in pairs.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .._core.arrays import Array
 from .._core.installing import install_hint
-from .passes import Optimum, Passes, alone, bounded, thin
+from .passes import Optimum, Passes, bounded, thin
 from .template import Shape, round_up, source
 
 try:
@@ -108,8 +108,7 @@ class FusedPasses(Passes):
         return part
 
     def find_optimum(self, kappa: float, start: Array | None) -> Optimum:
-        # Processes with more and with fewer rows must not part ways.
-        if start is None and self._some is not None and self.batch.reduce is alone:
+        if start is None and self._some is not None:
             start = self._some.find_optimum(kappa, None).weights
         return super().find_optimum(kappa, start)
 
@@ -198,7 +197,7 @@ class FusedPasses(Passes):
     def gradient(
         self, weights: Array, scale: float, upstream: Tensor, out: Tensor | None
     ) -> Tensor:
-        taken = self.batch.reduce(self._add_up("first", weights)[1 + weights.size :])
+        taken = self._add_up("first", weights)[1 + weights.size :]
         shape = self._shape("gradient", out is not None)
         out = torch.empty_like(self.s) if out is None else out
         tiles, _ = _count(len(self.s), _tile(shape)[0], self.s.device)

@@ -32,10 +32,8 @@ from .passes import (
     NoDescent,
     Optimum,
     Passes,
-    alone,
     bounded,
     make_batch,
-    over_processes,
     standardizer,
 )
 
@@ -204,9 +202,6 @@ class FairnessLoss(nn.Module):
         "triton" are fused kernels for float32 and shorter, on a GPU; "kernels" those of
         :class:`evenhand.FairnessRegularizer`, on the CPU in float64, where tensors of other devices
         are copied to. "auto" takes the first where it can.
-    process_group : None, "world" or ProcessGroup
-        Sum over these processes, so that their batches count as one. The gradient is then
-        multiplied by their number, as DistributedDataParallel averages gradients.
 
     Notes
     -----
@@ -245,7 +240,6 @@ class FairnessLoss(nn.Module):
         score_map: str = "auto",
         momentum: float = 0.1,
         backend: str = "auto",
-        process_group: Any = None,
     ):
         super().__init__()
         self.criterion = get_criterion(criterion)
@@ -260,7 +254,7 @@ class FairnessLoss(nn.Module):
         self.n_groups, self.classifier, self.basis = int(n_groups), classifier, basis
         self.kappa = KAPPA if kappa == "auto" else float(kappa)
         self.score_map, self.momentum, self.backend = score_map, float(momentum), backend
-        self.process_group, self._limit = process_group, None if score_map == "raw" else LIMIT
+        self._limit = None if score_map == "raw" else LIMIT
         self._memory, self._shares = Memory(), None
         self.reset()
 
@@ -348,8 +342,6 @@ class FairnessLoss(nn.Module):
             return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
         total = offset + sum(sign * optimum.value for sign, _, optimum in fitted)
         scale = 1.0 / (normalizer * batch.n_known)
-        if self.process_group is not None:
-            scale *= torch.distributed.get_world_size(self._group())
 
         def pull(upstream: Tensor) -> Tensor:
             out: Tensor | None = None
@@ -369,13 +361,12 @@ class FairnessLoss(nn.Module):
     def _fix(self, inputs: Inputs, backend: str) -> tuple[Batch, float, float | None]:
         """All that does not depend on the scores: the batch, what L is added to, the normalizer."""
         dtype = torch.float32 if backend == "triton" else torch.float64
-        reduce = alone if self.process_group is None else over_processes(self._group())
         running = self.classifier == "running"
         groups, target, weight = inputs
         if backend == "kernels":
             groups = groups.cpu()
             target, weight = (None if c is None else c.cpu() for c in (target, weight))
-        batch = make_batch(groups, self.n_groups, weight, dtype, reduce, keep_all=running)
+        batch = make_batch(groups, self.n_groups, weight, dtype, keep_all=running)
         if batch.n_groups < 2 or not batch.n_known or np.count_nonzero(batch.shares) < 2:
             return batch, 0.0, None
         if running:
@@ -422,9 +413,6 @@ class FairnessLoss(nn.Module):
             self._terms.append(Classifier(-1.0, one, self.kappa))
         self._given = Classifier(0.0, one, self.kappa)
         self._shares = None
-
-    def _group(self) -> Any:
-        return None if self.process_group == "world" else self.process_group
 
     def get_extra_state(self) -> dict[str, Any]:
         """The running classifiers: apart from parameters, which are cast and moved."""

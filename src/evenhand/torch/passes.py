@@ -1,18 +1,14 @@
 """The classifiers of the group inside the loss, fitted over sums that come from any device.
 
-    ω_i = w_i·m/Σw over the m rows with a known group, 0 elsewhere
-    t(y) = c·tanh(z/c) of the standardized target z
-    minimize Σᵢ −ωᵢ log ρ(aᵢ|zᵢ) + (κ/2) Σ_k ‖w_k − w̄‖²
-
-Sums go over the rows of all processes where a process group is given, so that a batch in two parts
-has the weights, shares and targets of the whole.
+ω_i = w_i·m/Σw over the m rows with a known group, 0 elsewhere
+t(y) = c·tanh(z/c) of the standardized target z
+minimize Σᵢ −ωᵢ log ρ(aᵢ|zᵢ) + (κ/2) Σ_k ‖w_k − w̄‖²
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -27,33 +23,15 @@ from ..estimators.logistic import evaluate, newton
 from ..kernels import Rows, get_kernels
 from ..kernels.basis import Basis
 
-# Sum of a small float64 tensor over the processes.
-Reduce = Callable[[Tensor], Tensor]
 # As in `kernels.standardizer`: a spread at the level of rounding in the mean is no spread.
 _ROUNDING = {torch.float64: 1e-13}
 # Rows that are kept or left out together.
 _BLOCK = 256
 
 
-def alone(sums: Tensor) -> Tensor:
-    """One process: its sums are all there is."""
-    return sums
-
-
-def over_processes(group: torch.distributed.ProcessGroup | None) -> Reduce:
-    """Sums over a process group; None is the default one."""
-
-    def reduce(sums: Tensor) -> Tensor:
-        sums = sums.clone()
-        torch.distributed.all_reduce(sums, group=group)
-        return sums
-
-    return reduce
-
-
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one process; K counts the groups that some process has rows of.
+    """Rows of a batch; K counts the groups that it has rows of.
 
     Attributes
     ----------
@@ -68,10 +46,9 @@ class Batch:
     present : tuple of int
         The groups, by their numbers in the user's count.
     n_known : float
-        m, over all processes.
+        m.
     shares : (K,) array
-        Weighted shares of the groups, over all processes.
-    reduce : callable
+        Weighted shares of the groups.
     """
 
     codes: Tensor | None
@@ -81,7 +58,6 @@ class Batch:
     present: tuple[int, ...]
     n_known: float
     shares: NDArray[np.float64]
-    reduce: Reduce
     _thinned: dict[int, Batch] = field(default_factory=dict, init=False)
 
     @property
@@ -124,7 +100,7 @@ def thin(column: Tensor, stride: int) -> Tensor:
 
 
 def make_batch(
-    groups: Tensor, n_groups: int, weight: Tensor | None, dtype: torch.dtype, reduce: Reduce,
+    groups: Tensor, n_groups: int, weight: Tensor | None, dtype: torch.dtype,
     keep_all: bool = False,
 ) -> Batch:  # fmt: skip
     """Groups (codes or probabilities) and weights; groups without weight are left out.
@@ -142,10 +118,9 @@ def make_batch(
         groups = groups.to(torch.int16) if groups.itemsize == 1 else groups
         codes = torch.where(known, groups, n_groups)
         totals = torch.bincount(codes, None if weight is None else mass, minlength=n_groups + 1)
-    counts = [mass.sum(), known.sum(), torch.ones_like(known).sum()]
-    flat = [totals[:n_groups].double(), *(count.double()[None] for count in counts)]
-    sums = reduce(torch.cat(flat)).cpu().numpy()
-    shares, (total, n_known, n_rows) = sums[:n_groups], sums[n_groups:].tolist()
+    flat = [totals[:n_groups].double(), *(count.sum().double()[None] for count in (mass, known))]
+    sums = torch.cat(flat).cpu().numpy()
+    shares, (total, n_known) = sums[:n_groups], sums[n_groups:].tolist()
     keep = np.ones(n_groups, dtype=bool) if keep_all else shares > 0
     k = int(keep.sum())
     if table is not None:
@@ -154,39 +129,34 @@ def make_batch(
         # Rows of a group whose weights are all zero are of no group.
         place = np.append(np.where(keep, np.cumsum(keep) - 1, k), k)
         codes = torch.as_tensor(place, device=codes.device)[codes.long()]
-        n_known = float(reduce((codes < k).sum().double()[None])[0])
+        n_known = float((codes < k).sum())
     if weight is not None and total > 0:
         omega = (mass * (n_known / total)).to(dtype)
-    elif n_known < n_rows:
+    elif n_known < len(groups):
         omega = known.to(dtype)
     if codes is not None:
         codes = codes.to(torch.uint8 if k < 255 else torch.int16)
     shares = shares[keep] / total if total > 0 else np.full(k, np.nan)
     present = tuple(np.flatnonzero(keep).tolist())
-    return Batch(codes, table, omega, None, present, n_known, shares, reduce)
+    return Batch(codes, table, omega, None, present, n_known, shares)
 
 
 def standardizer(values: Tensor, batch: Batch) -> tuple[float, float]:
-    """Weighted mean and reciprocal spread over all processes; 0 for a constant column.
+    """Weighted mean and reciprocal spread; 0 for a constant column.
 
     In float64: squares of scores in units of 1e±30 leave the range of float32.
     """
     x = values.double()
     if batch.weight is None:
-        mass = torch.full((), len(x), dtype=x.dtype, device=x.device)
-        variance, mean = torch.var_mean(x, correction=0) if len(x) else (mass, mass)
+        variance, mean = torch.var_mean(x, correction=0)
     else:
         w = batch.weight.double()
         mass = w.sum()
-        mean = w @ x / mass.clamp(min=1e-300)
-        variance = w @ (x - mean).square() / mass.clamp(min=1e-300)
-    # Without differences of squares, over processes too.
-    total, plain = batch.reduce(torch.stack([mass, mass * mean])).unbind()
-    middle = plain / total
-    parts = batch.reduce((mass * (variance + (mean - middle).square()))[None])
-    center, square = torch.stack([middle, parts[0] / total]).tolist()
+        mean = w @ x / mass
+        variance = w @ (x - mean).square() / mass
+    center, square = torch.stack([mean, variance]).tolist()
     if not 1e-200 < square < math.inf:  # squares beyond the largest float or the smallest
-        size = float(batch.reduce(x.abs().amax(dim=0, keepdim=True) if len(x) else mass[None])[0])
+        size = float(x.abs().amax())
         if 0.0 < size < math.inf and not 0.5 < size < 2.0:  # else it has been divided by already
             center, inverse = standardizer(x / size, batch)
             return center * size, inverse / size
@@ -402,15 +372,14 @@ class Passes(ABC):
     def look(self, weights: Array, curved: bool = True) -> Sums:
         """Sums at some weights, with the Hessian if `curved`."""
         free, d = weights.shape
-        # One wait for the device.
-        flat = self.batch.reduce(self.sums(weights, curved)).cpu().numpy()
+        flat = self.sums(weights, curved).cpu().numpy()  # one wait for the device
         score, rest = flat[1 : 1 + free * d].reshape(free, d), flat[1 + free * d :]
         hessian = assemble_hessian(self.basis, rest, free) if curved else rest
         return Sums(float(flat[0]), score, hessian)
 
     @abstractmethod
     def sums(self, weights: Array, curved: bool) -> Tensor:
-        """Those of the rows of this process in float64: loss, score, moments of the Hessian."""
+        """Those of the rows in float64: loss, score, moments of the Hessian."""
 
     @abstractmethod
     def gradient(
@@ -449,8 +418,6 @@ class HostPasses(Passes):
         )  # fmt: skip
 
     def find_optimum(self, kappa: float, start: Array | None) -> Optimum:
-        if self.batch.reduce is not alone:
-            return super().find_optimum(kappa, start)
         weights = newton(self._rows, self.basis, kappa, start=start).weights
         return Optimum(evaluate(self._rows, self.basis, weights, kappa)[0], weights)
 
@@ -467,8 +434,7 @@ class HostPasses(Passes):
         if self._known is not None:
             h = torch.zeros_like(self._z).masked_scatter(self._known, h)
         h = h * self._steep
-        sums = batch.reduce(torch.stack([h.sum(), h @ self._z])) / self.n_known
-        taken = sums[0] + sums[1] * self._z
+        taken = (h.sum() + (h @ self._z) * self._z) / self.n_known
         h -= taken if batch.weight is None else batch.weight * taken
         h *= upstream.double() * (scale * self.center[1])
         return h if out is None else out + h
