@@ -265,35 +265,3 @@ class TestGiven:
         data = case("plain", 2)
         with pytest.raises(ValueError, match=message):
             eh.FairnessRegularizer(criterion).bind(data.y, **data.fairness, given=given)
-
-
-class TestNormalizer:
-    @pytest.mark.parametrize("criterion", CRITERIA)
-    def test_it_divides_value_gradient_and_curvature(self, criterion, case):
-        data = case("weights", 3)
-        regularizer = eh.FairnessRegularizer(criterion)
-        own = regularizer.bind(data.y, **data.fairness)
-        fixed = regularizer.bind(data.y, **data.fairness, normalizer=2)
-        assert fixed.normalizer == 2.0
-        value, gradient, factor = own.value_grad_curvature(data.s)
-        found = fixed.value_grad_curvature(data.s)
-        share = own.normalizer / 2.0
-        assert found[0] == pytest.approx(share * value, rel=1e-12)
-        np.testing.assert_allclose(found[1], share * gradient, rtol=1e-9)
-        np.testing.assert_allclose(
-            found[2] @ found[2].T, share * factor @ factor.T, rtol=1e-7, atol=1e-12
-        )
-        assert fixed.take(np.arange(60)).normalizer == 2.0
-
-    def test_a_batch_whose_target_tells_the_group_is_fine(self):
-        a = np.arange(60) % 2
-        bound = eh.FairnessRegularizer("separation").bind(
-            5.0 * a + np.linspace(0, 1, 60), sensitive_features=a, normalizer=0.69
-        )
-        assert abs(bound.value(np.sin(np.arange(60)))) < 1e-2
-
-    @pytest.mark.parametrize("normalizer", [0.0, -1.0, np.nan, np.inf, "auto", True])
-    def test_refusals(self, normalizer, case):
-        data = case("plain", 2)
-        with pytest.raises(ValueError, match=r"`normalizer` must be a positive number.*Hint"):
-            eh.FairnessRegularizer().bind(data.y, **data.fairness, normalizer=normalizer)

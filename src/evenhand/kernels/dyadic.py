@@ -214,18 +214,10 @@ def grid_sums(first, second, group, weight, shape):
 
     A side is the level of each row and the bin of each level; `weight` is empty for equal rows.
     """
-    mass, single = np.zeros(shape), np.zeros(shape if len(weight) else (0, 0, 0))
-    _add_grid(*first, *second, group, weight, mass, single)
-    if len(weight):
-        single /= np.where(mass > 0.0, mass, 1.0)
-    return mass, single
-
-
-@jit
-def _add_grid(first, first_bin, second, second_bin, group, weight, mass, single):
-    for i in range(len(group)):
-        r, c, g = first_bin[first[i]], second_bin[second[i]], group[i]
-        w = weight[i] if len(weight) else 1.0
-        mass[r, c, g] += w
-        if len(weight):
-            single[r, c, g] += w * w
+    place = (first[1][first[0]] * shape[1] + second[1][second[0]]) * shape[2] + group
+    size = math.prod(shape)
+    if not len(weight):
+        return np.bincount(place, minlength=size).reshape(shape).astype(float), np.zeros((0, 0, 0))
+    mass = np.bincount(place, weight, size)
+    single = np.bincount(place, weight * weight, size) / np.where(mass > 0.0, mass, 1.0)
+    return mass.reshape(shape), single.reshape(shape)

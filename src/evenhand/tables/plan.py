@@ -135,11 +135,6 @@ def facts_of(columns: Columns) -> Expressions:
     return out
 
 
-def share(facts: dict[str, float]) -> float:
-    """Of the rows that are used, what the sample has; 1 where it has all of them."""
-    return share_drawn(facts.get("n_used", facts["n"]))
-
-
 def _scrambled(facts: dict[str, float], names: Sequence[str]) -> nw.Expr:
     spans = [(facts[f"least_{_ARGUMENTS[k]}"], facts[f"largest_{_ARGUMENTS[k]}"]) for k in names]
     return scramble([nw.col(name) for name in names], spans, nw.Expr.floor)
@@ -311,18 +306,33 @@ class Engine:
         row = self.run(self.rows.select(**facts_of(columns))).to_pylist()[0]
         found = {key: math.nan if v is None else float(v) for key, v in row.items()}
         # Values and not their number: an exact count of distinct ones takes memory for all rows.
-        self._levels = {name: self.run(self._distinct(name)).column(0) for name in columns.groups}
+        # By groups and not `unique`, which DuckDB is asked for by numbering all rows.
+        levels = {name: self.rows.group_by(name).agg(copies=nw.len()) for name in columns.groups}
+        self._levels = {
+            name: self.run(rows.select(name).head(_MANY + 1)).column(0)
+            for name, rows in levels.items()
+        }
         return found | {f"levels_{j}": float(len(v)) for j, v in enumerate(self._levels.values())}
 
     def sample(self, columns: Columns, facts: dict[str, float]) -> tuple[Vector, Vector | None]:
         """Scores and targets of some rows, in order, so that their sums repeat exactly."""
-        table = self.run(self._sample(columns, facts))
-        wanted = share(facts) * facts.get("n_used", facts["n"])
-        copies = None
-        if share(facts) < 1.0:
+        n = facts.get("n_used", facts["n"])
+        part, names, copies = share_drawn(n), _variables(columns), None
+        rows = self.plain(columns, facts).select(*names)
+        if part == 1.0:
+            table = self.run(rows)
+        else:
+            hashed = _scrambled(facts, names)
+            few = rows.filter(hashed <= part).group_by(*names).agg(copies=nw.len())
+            table = self.run(few)
             copies = _whole(table, "copies")
-            if not looks_drawn(len(copies), copies.sum(), wanted):
-                table = self.run(self._copies(columns, facts))
+            if not looks_drawn(len(copies), copies.sum(), part * n):
+                # How often the sample has a value that n rows have: as `measures.edges.draw_rows`.
+                counted = rows.with_columns(u=hashed).group_by(*names)
+                counted = counted.agg(n=nw.len(), u=nw.col("u").min())
+                drawn = (nw.col("n") * part + nw.col("u")).floor()
+                few = counted.select(*names, copies=drawn).filter(nw.col("copies") > 0)
+                table = self.run(few)
                 copies = _whole(table, "copies")
         values = [
             table.column(name).to_numpy() for name in _ARGUMENTS if name in table.column_names
@@ -335,7 +345,9 @@ class Engine:
 
     def ends(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> tuple[float, float]:
         """Least and largest residual, of which a grid with a slope has bins."""
-        row = self.run(self._ends(columns, edges, facts)).to_pylist()[0]
+        rest = _residual(edges)
+        query = self.plain(columns, facts).select(least=rest.min(), largest=rest.max())
+        row = self.run(query).to_pylist()[0]
         return row["least"], row["largest"]
 
     def cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
@@ -412,31 +424,6 @@ class Engine:
     def _kept(self, columns: Columns) -> nw.LazyFrame[Any]:
         keep = _used(columns)
         return self.rows.filter(*keep) if keep else self.rows
-
-    def _distinct(self, name: str) -> nw.LazyFrame[Any]:
-        # Not `unique`, which DuckDB is asked for by numbering all rows.
-        return self.rows.group_by(name).agg(copies=nw.len()).select(name).head(_MANY + 1)
-
-    def _sample(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
-        """All rows of a small table; of others values, with how many rows have each."""
-        names = _variables(columns)
-        rows = self.plain(columns, facts).select(*names)
-        if share(facts) == 1.0:
-            return rows
-        few = rows.filter(_scrambled(facts, names) <= share(facts))
-        return few.group_by(*names).agg(copies=nw.len())
-
-    def _copies(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
-        """How often the sample has a value that n rows have: as `measures.edges.draw_rows`."""
-        names = _variables(columns)
-        rows = self.plain(columns, facts).select(*names, u=_scrambled(facts, names))
-        counted = rows.group_by(*names).agg(n=nw.len(), u=nw.col("u").min())
-        copies = (nw.col("n") * share(facts) + nw.col("u")).floor()
-        return counted.select(*names, copies=copies).filter(nw.col("copies") > 0)
-
-    def _ends(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> nw.LazyFrame[Any]:
-        rest = _residual(edges)
-        return self.plain(columns, facts).select(least=rest.min(), largest=rest.max())
 
     def _cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> nw.LazyFrame[Any]:
         made = cell_rows(columns, edges)

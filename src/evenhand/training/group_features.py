@@ -126,11 +126,10 @@ def fit_group_classifier(classifier: Any, X: Any, groups: Groups, rows: Rows | N
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import StandardScaler
 
-        # Fitted one by one: a Pipeline would route the weights, which depends on a global setting.
+        scaler = StandardScaler(with_mean=not sparse.issparse(X))
+        model = Pipeline([("scale", scaler), ("classify", LogisticRegression(max_iter=1000))])
         with config_context(enable_metadata_routing=False):
-            scaler = StandardScaler(with_mean=not sparse.issparse(X)).fit(X)
-            logistic = LogisticRegression(max_iter=1000).fit(scaler.transform(X), labels, weight)
-        return Pipeline([("scale", scaler), ("classify", logistic)])
+            return model.fit(X, labels, classify__sample_weight=weight)
     model = clone(classifier)
     if weight is not None and not has_fit_parameter(model, "sample_weight"):
         raise ValueError(

@@ -352,15 +352,17 @@ class Gauge:
         measures = {}
         influence = {self.accuracy.key: unit_influence(moves, self.loss_weight, self.cluster)}
         for criterion, entropies in by_criterion.items():
-            measures[criterion.name] = measure(
-                criterion, entropies, self.level, float("nan"), self.name
-            )
-            psi = entropies.influence(criterion)
-            influence[criterion.name] = unit_influence(psi, self.groups.weight, self.groups.cluster)
+            measures[criterion.name], influence[criterion.name] = self.judge(criterion, entropies)
         interval = (value - half, value + half)
         return PathPoint(
             fairness_weight, value, stderr, interval, measures, scores, self.accuracy.key, influence
         )
+
+    def judge(self, criterion: Criterion, entropies: Entropies) -> tuple[Measure, Vector]:
+        """A measure, and what moves it: the influence of some rows, as long as its error."""
+        psi = entropies.influence(criterion)
+        moves = unit_influence(psi, self.groups.weight, self.groups.cluster)
+        return measure(criterion, entropies, self.level, float("nan"), self.name), moves
 
     def entropies(self, criteria: list[Criterion], columns: dict[str, Vector]) -> Entropies:
         """Of the groups given columns, as criteria ask for them."""
@@ -502,9 +504,7 @@ class Curve:
     def _measure(self, gauge: Gauge, s: Vector) -> tuple[Measure, Vector]:
         """The criterion, and what moves it."""
         entropies = gauge.entropies([self._criterion], {"s": s, "y": gauge.y})
-        psi = entropies.influence(self._criterion)
-        moves = unit_influence(psi, gauge.groups.weight, gauge.groups.cluster)
-        return measure(self._criterion, entropies, gauge.level, float("nan"), ""), moves
+        return gauge.judge(self._criterion, entropies)
 
     def unseen(self, model: Any) -> tuple[float, float]:
         """What the audit sees in the rows of training and the term of the fit does not; its error.

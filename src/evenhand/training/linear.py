@@ -186,9 +186,7 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
             with shown(f"fitting {type(self).__name__}") as show:
                 table.watch = partial(show, "pass")
                 # What was read is let go with the call where the problem does not hold it.
-                prepared = self._start(**{name: scan.pop(name) for name in [*scan]})
-                prepared.show = partial(show, "search")
-                return self._finish(prepared)
+                return self._finish(self._start(**{name: scan.pop(name) for name in [*scan]}))
 
     def _start(
         self, X: Any, y: Any, sensitive_features: Any = None, sample_weight: Any = None,

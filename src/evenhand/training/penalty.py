@@ -480,7 +480,6 @@ class FairnessRegularizer:
         sample_weight: Any = None,
         frequency: Any = None,
         given: Any = None,
-        normalizer: float | None = None,
     ) -> BoundRegularizer:
         """Fix everything but the scores.
 
@@ -497,10 +496,6 @@ class FairnessRegularizer:
             What separation and sufficiency condition on in place of `y_true`, such as a legitimate
             measure of risk where the target is mostly zeros; for other criteria the column that
             they need.
-        normalizer : positive float, optional
-            What the information is divided by, in nats. By default that of these rows, H(A) or
-            H(A|Y); batches of rows share one that is fixed from outside, so that all are weighed
-            alike.
         """
         if given is not None and not self.criterion.needs:
             raise InputError(
@@ -508,11 +503,6 @@ class FairnessRegularizer:
                 "nothing",
                 hint="criterion='separation' asks whether the scores depend on the group among "
                 "rows with the same value of it.",
-            )  # fmt: skip
-        if normalizer is not None and (not is_number(normalizer, 0.0) or normalizer == 0):
-            raise InputError(
-                "normalizer", "be a positive number of nats", repr(normalizer),
-                hint="the `normalizer` of a term bound to all rows.",
             )  # fmt: skip
         groups = _read_groups(y_true, sensitive_features, sample_weight, given, frequency)
         name = "y_true" if given is None else "given"
@@ -529,7 +519,7 @@ class FairnessRegularizer:
             # Weights of mean 1 a row stand for people of mean 1, whose sum the penalty is beside.
             people = float(groups.take_known(check_frequency(frequency, groups.n_rows)).sum())
             kappa = self.penalty(int(people)) * groups.n_known / people
-        return BoundRegularizer(self, y, groups, kappa, normalizer, name)
+        return BoundRegularizer(self, y, groups, kappa, target_name=name)
 
 
 def _read_groups(

@@ -32,8 +32,6 @@ Evaluated = tuple[float, float, Vector]
 Evaluate = Callable[[Vector], Evaluated]
 # A step along a ray: its length, objective, fairness term, scores and slope there.
 Step = tuple[float, float, float, Vector, Vector]
-# Told how far a search has come.
-Follow = Callable[[str], None]
 MEMORY = 40
 ARMIJO, CURVATURE = 1e-4, 0.9
 
@@ -103,7 +101,6 @@ class Solution:
 
 def minimize(
     problem: Any, evaluate: Evaluate, v: Vector, *, max_iter: int, tol: float, memory: Memory,
-    follow: Follow | None = None,
 ) -> Solution:  # fmt: skip
     """Minimize q(v) + g(s).
 
@@ -116,8 +113,6 @@ def minimize(
         Stop when ‖∇f‖ ≤ tol.
     memory : Memory
         Updated in place.
-    follow : callable, optional
-        Called after each iteration.
     """
     s = problem.predictor(v)
     loss, term, slope = evaluate(s)
@@ -148,10 +143,7 @@ def minimize(
         memory.add(v_new - v, gradient_new - gradient)
         v, gradient = v_new, gradient_new
         del move, ray, slope
-        norm = float(np.linalg.norm(gradient))
-        converged = norm <= tol
-        if follow is not None:
-            follow(f"iteration {iteration}, gradient {norm:.1e} of {tol:.1e}")
+        converged = bool(np.linalg.norm(gradient) <= tol)
     norm = float(np.linalg.norm(gradient))
     return Solution(v, objective, term, norm, converged, iteration, evaluations)
 
@@ -280,7 +272,6 @@ def solve(
     tol: float,
     start: Vector | None = None,
     memory: Memory | None = None,
-    follow: Follow | None = None,
 ) -> Solution:
     """Minimize loss + fairness_weight·Ĩ from the plain solution, or from `start`."""
     rough = tol >= ROUGH_TOL
@@ -288,22 +279,17 @@ def solve(
         problem, lambda eta: problem.evaluate(eta, bound, fairness_weight, rough),
         problem.origin if start is None else start, max_iter=max_iter,
         tol=tol * (1.0 + fairness_weight), memory=Memory() if memory is None else memory,
-        follow=follow,
     )  # fmt: skip
 
 
 @dataclass
 class PathSolver:
-    """A problem with its fairness term, and what was found so far by fairness weight: (v, Ĩ).
-
-    `show` is told how far a search is.
-    """
+    """A problem with its fairness term, and what was found so far by fairness weight: (v, Ĩ)."""
 
     problem: Problem
     bound: BoundRegularizer | None
     solved: dict[float, tuple[Vector, float]] = field(default_factory=dict)
     memories: dict[float, Memory] = field(default_factory=dict)
-    show: Follow | None = None
 
     def plain(self) -> float:
         """Ĩ of the plain solution, NaN without a term."""
@@ -343,9 +329,8 @@ class PathSolver:
             # Steps in scale with the curvature reach a loose tolerance too early.
             exact = tol if memory.factor is None else min(tol, CURVED_TOL)
             solution = solve(
-                self.problem, self.bound, fairness_weight, max_iter, exact, start, memory,
-                self.show,
-            )  # fmt: skip
+                self.problem, self.bound, fairness_weight, max_iter, exact, start, memory
+            )
         solution.converged |= solution.gradient_norm <= tol * (1.0 + fairness_weight)
         self.memories[fairness_weight] = memory
         self.solved[fairness_weight] = (solution.v, solution.term / fairness_weight)
