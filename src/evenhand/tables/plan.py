@@ -323,24 +323,22 @@ class Engine:
             table = self.run(rows)
         else:
             hashed = _scrambled(facts, names)
-            few = rows.filter(hashed <= part).group_by(*names).agg(copies=nw.len())
-            table = self.run(few)
+            drawn = rows.filter(hashed <= part).group_by(*names).agg(copies=nw.len())
+            table = self.run(drawn)
             copies = _whole(table, "copies")
             if not looks_drawn(len(copies), copies.sum(), part * n):
                 # How often the sample has a value that n rows have: as `measures.edges.draw_rows`.
-                counted = rows.with_columns(u=hashed).group_by(*names)
-                counted = counted.agg(n=nw.len(), u=nw.col("u").min())
-                drawn = (nw.col("n") * part + nw.col("u")).floor()
-                few = counted.select(*names, copies=drawn).filter(nw.col("copies") > 0)
-                table = self.run(few)
+                values = rows.with_columns(u=hashed).group_by(*names)
+                copies_of = (nw.col("n") * part + nw.col("u")).floor()
+                drawn = values.agg(n=nw.len(), u=nw.col("u").min())
+                drawn = drawn.select(*names, copies=copies_of).filter(nw.col("copies") > 0)
+                table = self.run(drawn)
                 copies = _whole(table, "copies")
-        values = [
-            table.column(name).to_numpy() for name in _ARGUMENTS if name in table.column_names
-        ]
-        order = np.lexsort(values[::-1])
+        held = [table.column(name).to_numpy() for name in names]
+        order = np.lexsort(held[::-1])
         if copies is not None:
             order = np.repeat(order, copies[order])
-        s, *y = (column[order] for column in values)
+        s, *y = (column[order] for column in held)
         return s, y[0] if y else None
 
     def ends(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> tuple[float, float]:
