@@ -172,6 +172,7 @@ class _Gaps:
     ):  # fmt: skip
         self.s, self.groups, self.basis, self.reference = s, groups, basis, reference
         self.seed, self.tail = seed, 0.5 + confidence_level / 2
+        self.boosted: dict[bytes, Vector] = {}
         self.mass, self.sizes = unit_masses(groups), group_sizes(groups)
         self.weight = groups.row_weight
         self.membership = groups.membership()
@@ -224,7 +225,7 @@ class _Gaps:
     def _effect(self, name: str, balance: Balance, in_k: Vector) -> tuple[float, Vector, Imbalance]:
         """The adjusted gap, influences, and what imbalance is left."""
         left, more = balance.residuals(self.s), 0.0
-        trees = boost(balance, self.s, in_k, self.weight, self.seed)
+        trees = boost(balance, self.s, in_k, self.weight, self.seed, self.boosted)
         if trees is not None:
             beyond = balance.residuals(trees)
             spread = float(left[balance.rows].std())

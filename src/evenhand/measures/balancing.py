@@ -16,6 +16,7 @@ q through θ is in β too: residuals of that regression are the influences of ro
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -230,12 +231,15 @@ class _Strata:
 
     def means(self, mass: Vector, values: Any) -> Any:
         """Weighted means of each stratum; 0 where it has no mass."""
+        if self.n == 1:
+            return (mass @ values / (mass.sum() or 1.0))[None]
         total = self.table @ mass
         return ((self.table @ (mass * values.T).T).T / np.where(total > 0, total, 1.0)).T
 
     def center(self, mass: Vector, values: Any) -> Any:
         """Values less the weighted mean of their stratum."""
-        return values - self.means(mass, values)[self.codes]
+        means = self.means(mass, values)
+        return values - (means if self.n == 1 else means[self.codes])
 
 
 def _scaled(basis: Basis, rows: Rows, mass: Vector) -> tuple[Matrix, Rows]:
@@ -302,7 +306,7 @@ def _newton(
         top = np.full(strata.n, -np.inf)
         np.maximum.at(top, strata.codes, eta)
         q = np.exp(eta - top[strata.codes])
-        total = strata.table @ q
+        total = np.bincount(strata.codes, q, strata.n)
         used = share > 0
         value = float(share[used] @ (np.log(total[used]) + top[used])) - float(theta @ target)
         q *= (share / np.where(used, total, 1.0))[strata.codes]
@@ -512,7 +516,10 @@ def _squares(rows: Any, inner: Any) -> Vector:
     return np.einsum("ij,ij->i", rows @ inner, rows)
 
 
-def boost(balance: Balance, s: Vector, group: Vector, weight: Vector, seed: int) -> Vector | None:
+def boost(
+    balance: Balance, s: Vector, group: Vector, weight: Vector, seed: int,
+    known: dict[bytes, Vector] | None = None,
+) -> Vector | None:  # fmt: skip
     """Cross-fitted boosted trees of the reference's scores, where the columns lack something.
 
     None where trees do not lower the loss out of fold, or where there are too few rows or nothing
@@ -525,35 +532,48 @@ def boost(balance: Balance, s: Vector, group: Vector, weight: Vector, seed: int)
         Scores; mass of each row in the group; weights.
     seed : int
         Of folds.
+    known : dict, optional
+        Predictions by rows of the reference and columns, which groups may share.
     """
+    rows = balance.rows
+    if len(rows) < TREE_ROWS or not balance.n_columns:
+        return None
+    F = np.column_stack([_ordered(c, group, weight) for c in balance.basis.controls.columns])
+    key = hashlib.sha256(F).digest() + hashlib.sha256(rows).digest()
+    known = {} if known is None else known
+    if key not in known:
+        known[key] = _cross_fit(balance, F, s, seed)
+    out = known[key]
+    more, left = balance.residuals(out)[rows], balance.residuals(s)[rows]
+    gain = balance.base * more * (2 * left - more)
+    return out if gain.sum() > 1e-9 * float(balance.base @ left**2) else None
+
+
+def _cross_fit(balance: Balance, F: Matrix, s: Vector, seed: int) -> Vector:
+    """Scores of the reference within strata as trees predict them, for each row without its fold."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
     rows, strata = balance.rows, balance.basis.strata
-    if len(rows) < TREE_ROWS or not balance.n_columns:
-        return None
-    F = np.column_stack([_ordered(c, group, weight) for c in balance.basis.controls.columns])
     y = s - balance.strata.means(balance.base, s[rows])[strata]
     unit = np.arange(len(s)) if balance.cluster is None else balance.cluster
     fold = (np.random.default_rng(seed).permutation(int(unit.max()) + 1) % TREE_FOLDS)[unit]
     mass = None if balance.base.min() == balance.base.max() else balance.base
     small = len(rows) < 5000
     out = np.zeros(len(s))
-    for f in range(TREE_FOLDS):
-        train, test = fold[rows] != f, fold == f
-        if not train.any() or not test.any():
-            return None
-        model = HistGradientBoostingRegressor(
-            max_iter=50 if small else 100, learning_rate=0.15 if small else 0.1,
-            max_leaf_nodes=8 if small else 15, early_stopping=False, random_state=seed,
-        )  # fmt: skip
-        # On a busy machine threads wait for one another, and seconds become minutes.
-        with threadpool_limits(1):
+    # On a busy machine threads wait for one another, and seconds become minutes.
+    with threadpool_limits(1):
+        for f in range(TREE_FOLDS):
+            train, test = fold[rows] != f, fold == f
+            if not train.any() or not test.any():
+                return out * np.nan
+            model = HistGradientBoostingRegressor(
+                max_iter=50 if small else 100, learning_rate=0.15 if small else 0.1,
+                max_leaf_nodes=8 if small else 15, early_stopping=False, random_state=seed,
+            )  # fmt: skip
             model.fit(F[rows[train]], y[rows[train]], None if mass is None else mass[train])
             out[test] = model.predict(F[test])
-    more, left = balance.residuals(out)[rows], balance.residuals(s)[rows]
-    gain = balance.base * more * (2 * left - more)
-    return out if gain.sum() > 1e-9 * float(balance.base @ left**2) else None
+    return out
 
 
 def _ordered(column: Control, group: Vector, weight: Vector) -> Vector:
