@@ -84,10 +84,17 @@ class GroupRows:
         if self.groups.codes is None and x.ndim == 1:
             x = x[:, None]
         mean = self.add(x) / self.total
-        psi = x - self.own(mean)
+        psi = self._less(np.array(x, dtype=float), mean)
         rest = self.add(psi) / self.total
-        psi -= self.own(rest)
-        return Entry(self, mean + rest, psi)
+        return Entry(self, mean + rest, self._less(psi, rest))
+
+    def _less(self, x: Array, numbers: Vector) -> Array:
+        """x less the number of each row's group; ordered rows are changed in place."""
+        if self._start is None:
+            return x - self.own(numbers)
+        for part, number in zip(np.split(x, self._start[1:]), numbers, strict=True):
+            part -= number
+        return x
 
     def by_unit(self, psi: Array) -> Any:
         """Σ ω ψ of units: one number per row for known groups of single rows, else units × K."""

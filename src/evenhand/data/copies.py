@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Rows, Vector
+from .._core.threads import CHUNK
 
 _LEAST_PAIRS = 10  # fewer repeated pairs are too few to tell a table of copies by
 _MANY_PAIRS, _SIZES = 30, 3  # so many repeated pairs tell sizes of copies from those of values
@@ -58,28 +59,38 @@ def find_copies(columns: Sequence[Vector], member: NDArray[Any]) -> Rows | None:
         0 … m − 1, in the order in which distinct rows first occur. Pairs that hold several groups
         are left as they are, each of their rows by itself.
     """
-    exact = _find(columns, member)
+    exact = _find(columns, member, [None] * len(columns))
     if len(columns) < 2:
         return exact
-    near = _find([_round(column) for column in columns], member)
+    near = _find(columns, member, [_spread(column) for column in columns])
     count = len(member) if exact is None else int(exact.max()) + 1
     return near if near is not None and near.max() + 1 < _FEWER * count else exact
 
 
-def _round(column: Vector) -> Vector:
+def _spread(column: Vector) -> float:
     low, high = np.quantile(column[:: max(len(column) // _FIRST_LOOK, 1)], (0.1, 0.9))
-    return np.rint(column / (high - low or np.ptp(column) or 1.0) / NEAR)
+    return float(high - low or np.ptp(column) or 1.0)
 
 
-def _find(columns: Sequence[Vector], member: NDArray[Any]) -> Rows | None:
+def _find(
+    columns: Sequence[Vector], member: NDArray[Any], spreads: Sequence[float | None]
+) -> Rows | None:
+    """The distinct rows of values as they are or, with their spreads, of rounded ones."""
     n = len(member)
+
+    def take(rows: Any) -> list[Vector]:
+        pairs = zip(columns, spreads, strict=True)
+        return [v[rows] if size is None else np.rint(v[rows] / size / NEAR) for v, size in pairs]
+
     if n > _FIRST_LOOK:
-        keep = np.flatnonzero(_hash(columns) < np.uint64(2**63 // n * _FIRST_LOOK))
-        if len(keep) < _LEAST_PAIRS:
+        limit = np.uint64(2**63 // n * _FIRST_LOOK)
+        # A chunk at a time, which stays in the caches of a processor.
+        starts = range(0, n, CHUNK)
+        chosen = [np.flatnonzero(_hash(take(slice(i, i + CHUNK))) < limit) + i for i in starts]
+        keep = np.concatenate(chosen)
+        if len(keep) < _LEAST_PAIRS or _place(take(keep), member[keep], member) is None:
             return None
-        if _place([column[keep] for column in columns], member[keep], member) is None:
-            return None
-    return _place(columns, member, member)
+    return _place(take(slice(None)), member, member)
 
 
 def _hash(columns: Sequence[Vector]) -> NDArray[np.uint64]:

@@ -467,7 +467,10 @@ def standardized(values: Array, weight: Array) -> Array:
     t: Array = values / max(float(values.max()), -float(values.min()), 1e-300)
     t -= float(weight @ t) / float(weight.sum())
     spread = float(np.sqrt(weight @ np.square(t) / weight.sum()))
-    return t / spread if spread > 1e-15 else np.zeros_like(t)
+    if spread <= 1e-15:
+        return np.zeros_like(t)
+    t /= spread
+    return t
 
 
 def _batches(conditions: Sequence[Condition]) -> list[list[Condition]]:

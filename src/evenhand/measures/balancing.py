@@ -539,7 +539,7 @@ def boost(
     if len(rows) < TREE_ROWS or not balance.n_columns:
         return None
     F = np.column_stack([_ordered(c, group, weight) for c in balance.basis.controls.columns])
-    key = hashlib.sha256(F).digest() + hashlib.sha256(rows).digest()
+    key = hashlib.sha256(F.data).digest() + hashlib.sha256(rows.data).digest()
     known = {} if known is None else known
     if key not in known:
         known[key] = _cross_fit(balance, F, s, seed)
@@ -550,7 +550,7 @@ def boost(
 
 
 def _cross_fit(balance: Balance, F: Matrix, s: Vector, seed: int) -> Vector:
-    """Scores of the reference within strata as trees predict them, for each row without its fold."""
+    """Scores of the reference as trees without the row's fold predict them, within strata."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 

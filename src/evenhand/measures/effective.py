@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Array
+from .._core.threads import CHUNK
 from .._core.validation import InputError, warn_user
 from ..data.copies import are_copies
 from ..data.criteria import Condition, Criterion, word_for
@@ -199,8 +200,9 @@ def _hardly_repeats(values: Array) -> bool:
     of their rows: sorting a million numbers takes longer than estimating from them."""
     if len(values) < _MANY_ROWS:
         return False
-    bits = (values + 0.0).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    some = values[bits >> np.uint64(60) == 0]
+    parts = (values[i : i + CHUNK] for i in range(0, len(values), CHUNK))
+    hashed = ((v, (v + 0.0).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) for v in parts)
+    some = np.concatenate([v[bits >> np.uint64(60) == 0] for v, bits in hashed])
     return len(np.unique(some)) > 0.9 * len(some)  # copies repeat a third of them
 
 

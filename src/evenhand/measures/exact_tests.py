@@ -288,7 +288,7 @@ def _usable(groups: Groups) -> tuple[Mask | None, Members]:
                 rows = rows.copy()
                 rows[rows] = keep
             note = f"; {small.sum()} group(s) of fewer than {MIN_GROUP_ROWS} rows left out"
-    counts = np.bincount(target[codes], minlength=groups.n_groups)
+    counts = np.bincount(target[codes], minlength=groups.n_groups) if note else counts
     present = np.flatnonzero(counts)
     ordered = present[np.argsort(counts[present], kind="stable")]
     lookup = np.full(groups.n_groups, -1, dtype=np.intp)
