@@ -78,6 +78,21 @@ def test_errors_of_a_mean_are_those_of_means(audits):
             )
 
 
+def test_intervals_lean_to_where_errors_are_skewed(audits):
+    def lean(metric):
+        return [
+            (high - n.value) / (n.value - low)
+            for n in audits[False].by_group(metric).numbers
+            if n.statistic == "value"
+            for low, high in [(n.low, n.high)]
+        ]
+
+    # Squares are skewed upwards; their root is less so, and R² downwards.
+    squares, roots = lean("mean_squared_error"), lean("root_mean_squared_error")
+    assert all(s > r > 1.0 for s, r in zip(squares, roots, strict=True))
+    assert all(r < 1.0 for r in lean("r2_score"))
+
+
 def test_methods_follow_the_metric(audits):
     plain = audits[False]
     assert plain.by_group("mean_absolute_error").method == "jackknife"

@@ -426,14 +426,25 @@ def test_a_bad_start_does_not_matter():
     np.testing.assert_allclose(bad.inside, good.inside, atol=1e-3)
 
 
-def test_spline_table_is_orthonormal_and_symmetric():
-    low, step, table = spline_table()
+@pytest.mark.parametrize("count", [20, 40])
+def test_spline_table_is_orthonormal_and_symmetric(count):
+    low, step, table = spline_table(count)
+    assert len(table) == count
     grid = low + step * np.arange(table.shape[1])
     density = np.exp(-0.5 * grid**2)
     gram = table @ (density * table).T / density.sum()
     np.testing.assert_allclose(gram, np.eye(len(table)), atol=2e-3)
     for column in table:
         np.testing.assert_allclose(np.abs(column[::-1]), np.abs(column), atol=1e-6)
+
+
+def test_six_waves_take_more_splines_and_two_do_not():
+    rng = np.random.default_rng(0)
+    s = rng.random(1000)
+    for waves, more in ((6, True), (2, False)):
+        a = (rng.random(1000) < 0.5 + 0.4 * np.sin(2 * np.pi * waves * s)).astype(int)
+        out = Adaptive().row_losses({"s": s}, [("s",)], resolve_groups(a, n_rows=1000))
+        assert (out[("s",)].terms > 20) == more
 
 
 def test_levels_keep_ties_together_and_find_point_masses():

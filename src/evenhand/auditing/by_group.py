@@ -40,6 +40,8 @@ TENTHS, NOT_SMOOTH = 10, 0.02
 # Where fewer blocks than this decide on a value, or so many draws have the most extreme one, it is
 # made by single rows, and no sample tells how far the next one would be off.
 LEAST_BLOCKS, MOST_AT_EDGE = 1.5, 0.3
+# By so many standard errors weights move a metric to see how it bends.
+_STEP = 0.1
 
 
 @dataclass(frozen=True)
@@ -182,11 +184,11 @@ class _Parts:
             )
         self.name = getattr(self._metric, "__name__", None) or type(metric).__name__
         parameters = signature(self._metric).parameters
-        self._takes_weight = "sample_weight" in parameters or any(
+        self.takes_weight = "sample_weight" in parameters or any(
             p.kind == Parameter.VAR_KEYWORD for p in parameters.values()
         )
         inferred = groups.codes is None
-        if not self._takes_weight and (inferred or groups.weight is not None):
+        if not self.takes_weight and (inferred or groups.weight is not None):
             why = "since groups are inferred" if inferred else "since these rows are weighted"
             raise InputError(
                 "metric", f"take `sample_weight`, {why}, got {self.name}",
@@ -205,17 +207,17 @@ class _Parts:
 
         All rows are counted again only where something is compared with them.
         """
-        pairs = list(zip(self.members, self.weights, strict=True))
-        if times is not None and not self._with_overall:
-            del pairs[-1]
-        values = [self._value(own, weight, times) for own, weight in pairs]
-        return np.array(values + [math.nan] * (len(self.members) - len(pairs)))
+        count = len(self.members) - (times is not None and not self._with_overall)
+        values = [self.one(k, times) for k in range(count)]
+        return np.array(values + [math.nan] * (len(self.members) - count))
 
-    def _value(self, own: Any, weight: Vector | None, times: Vector | None) -> float:
+    def one(self, k: int, times: Vector | None = None) -> float:
+        """The metric of one part."""
+        own, weight = self.members[k], self.weights[k]
         if times is not None:
             kept = np.flatnonzero(times[own])
             own, weight = own[kept], None if weight is None else weight[kept]
-            if self._takes_weight and times.max() > 1:
+            if self.takes_weight and times.max() > 1:
                 weight = times[own] if weight is None else weight * times[own]
             else:
                 own = np.repeat(own, times[own].astype(np.intp))
@@ -261,7 +263,24 @@ def _leave_out(parts: _Parts, value: Vector, seed: int) -> tuple[Vector | None, 
         K = groups.n_groups
         covariance[:K, :K] = np.diag(np.diag(covariance)[:K])
     is_rough = (few | (off > NOT_SMOOTH * squares)).any()
-    return None if is_rough else blocks, covariance, (moved**3).sum(axis=0)
+    third, variance = (moved**3).sum(axis=0), np.square(moved).sum(axis=0)
+    if parts.takes_weight and not is_rough:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            direction = np.nan_to_num(moved / np.sqrt(variance))[block]
+        third += 1.5 * variance * _bends(parts, value, direction)
+    return None if is_rough else blocks, covariance, third
+
+
+def _bends(parts: _Parts, value: Vector, direction: Matrix) -> Vector:
+    """Second derivative of each value as weights move it by its standard error.
+
+    The skewness of a mean is that of its blocks; a root or R² bends it besides.
+    """
+    ends = [
+        [parts.one(k, 1.0 + step * direction[:, k]) for k in range(len(value))]
+        for step in (_STEP, -_STEP)
+    ]
+    return np.nan_to_num((np.sum(ends, axis=0) - 2.0 * value) / _STEP**2)
 
 
 def _draw(parts: _Parts, seed: int) -> tuple[Matrix, Vector]:

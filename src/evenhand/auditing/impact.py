@@ -503,14 +503,19 @@ class Comparison:
                 continue
             # The tail of the normal quantile, beyond Student's t of this number's own freedom.
             tail = float(ndtr(-(z if k in family else alone)))
-            margin = -float(stdtrit(c.freedom[k], tail)) * error[k]
+            errors = stdtrit(c.freedom[k], tail) * np.array([-1.0, 1.0])
+            if (
+                statistic == "value"
+            ):  # of squared errors, say, which differences hardly are skewed by
+                errors = with_skewness(errors, c.skewness[k])
+            below, above = (errors * error[k]).tolist()
             center, value = float(c.estimate[k]), back(float(c.shown[k]))
-            defined = math.isfinite(center) and math.isfinite(margin)
+            defined = math.isfinite(center + below + above)
             number = ImpactNumber(
                 label, statistic, "" if cutoff is None else cutoff.name, value,
                 # A rate of 0 is moved off the edge for its error; the interval holds it still.
-                min(back(center - margin), value) if defined else math.nan,
-                max(back(center + margin), value) if defined else math.nan,
+                min(back(center - below), value) if defined else math.nan,
+                max(back(center - above), value) if defined else math.nan,
                 float(adjusted[k]), k not in family, center, float(error[k]),
                 float(c.freedom[k]), float(c.skewness[k]), float(c.tail[k]),
             )  # fmt: skip

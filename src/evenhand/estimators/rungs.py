@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,9 @@ Index = NDArray[np.intp]
 # Point masses of cells, or values, with the variable along which each has a slope of its own.
 Atoms = Sequence[tuple[Index, Array | None]]
 
-N_SPLINES = 20
+# Of one variable there are more where the roughest fit of these predicts best: six waves in 1,000
+# rows are covered in 94 % of samples with them, in 92 % without.
+N_SPLINES, _MORE_SPLINES = 20, 40
 # Most parameters of one fit, over all groups.
 _MAX_PARAMETERS = 420
 # Rows beyond which products of higher degree and rougher fits are worth their time.
@@ -52,6 +54,8 @@ _NEGLIGIBLE = 2.5 * (1.0 + 1e-9)
 # not quite tell what leaving it out does: each is made only if the one before it predicted clearly
 # better. Six waves in 1,000 rows were covered in 61 % of samples without them, in 87 % with them.
 _PENALTIES, _ROUGH_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0), (0.5, 0.06)
+# A basis whose best fit has at least this place in the list of penalties, less one, is too small.
+_ROUGH = len(_PENALTIES) - 1
 # Ridges on the terms that smoothing leaves free. The weak one keeps separated groups finite; the
 # others shrink a quadratic where there is little to see.
 _RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
@@ -281,7 +285,7 @@ class Ladder:
     """The smooth rungs of one condition on some cells, and its tables where data are discrete."""
 
     def __init__(self, cells: Cells, names: Condition) -> None:
-        self.cells = cells
+        self.cells, self._is_one = cells, len(names) == 1
         self._makers = designs(cells, names)
         self._made: dict[int, SplineDesign] = {}
         self._fitted: dict[tuple[int, bytes, bytes], Rung] = {}
@@ -298,6 +302,8 @@ class Ladder:
                 theta = rungs[-1].theta
         start = 0
         for number in range(len(self._makers)):
+            if number and self._is_one and start < _ROUGH:
+                break
             start = self._climb_one(number, start, None if number else theta, rungs, slack)
         return rungs + self.tables()
 
@@ -477,9 +483,10 @@ def _table_loss(mass: Array, member: Array) -> Array:
 # Smooth functions of standard normal variables, and the bases that are made of them.
 
 
-@lru_cache(maxsize=1)
-def spline_table() -> tuple[float, float, Array]:
-    """Smooth functions of a standard normal variable, from smoothest to roughest, on a grid.
+@lru_cache(maxsize=2)
+def spline_table(count: int) -> tuple[float, float, Array]:
+    """So many smooth functions of a standard normal variable, from smoothest to roughest, on a
+    grid.
 
     Quartic splines with knots at normal quantiles, made orthonormal under the normal distribution
     and orthogonal in ∫ f‴² dΦ: 1, u, (u² − 1)/√2, then curves of growing roughness. Symmetric, so
@@ -487,7 +494,7 @@ def spline_table() -> tuple[float, float, Array]:
     """
     from scipy.interpolate import BSpline
 
-    limit, knots, order = 4.5, 16, 4
+    limit, knots, order = 4.5, count - 4, 4
     inner = ndtri(np.arange(1, knots) / knots)
     t = np.concatenate([[-limit] * (order + 1), inner, [limit] * (order + 1)])
     grid = np.linspace(-limit, limit, 2001)
@@ -501,12 +508,12 @@ def spline_table() -> tuple[float, float, Array]:
     )
     table = basis @ vectors
     table[:, :3] = np.stack([np.ones_like(grid), grid, (grid**2 - 1.0) / np.sqrt(2.0)], axis=1)
-    return -limit, float(grid[1] - grid[0]), np.ascontiguousarray(table[:, :N_SPLINES].T)
+    return -limit, float(grid[1] - grid[0]), np.ascontiguousarray(table.T)
 
 
 def splines(u: Array, count: int = N_SPLINES) -> Array:
     """Values of the first functions at u, (n, count), contiguous by function."""
-    low, step, table = spline_table()
+    low, step, table = spline_table(max(count, N_SPLINES))
     x = np.clip((u - low) / step, 0.0, table.shape[1] - 1.0)
     at = np.minimum(x.astype(np.intp), table.shape[1] - 2)
     share = x - at
@@ -573,10 +580,14 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], SplineDesign]]:
     """The bases for one or two variables, each made when it is called for."""
     words = [word_for(name) for name in names]
     if len(names) == 1:
-        degree, name = np.arange(N_SPLINES), f"splines of {words[0]}"
-        functions = (name, splines(cells.coordinates[0]).T, cubic(degree), degree)
-        atom = cells.atoms[0] if cells.values[0] is None else cells.values[0]
-        return [lambda: _assemble(*functions, [(atom, None)])]
+        u, atom = cells.coordinates[0], cells.atoms[0]
+        atom = atom if cells.values[0] is None else cells.values[0]
+
+        def build(count: int) -> SplineDesign:
+            degree, name = np.arange(count), f"splines of {words[0]}"
+            return _assemble(name, splines(u, count).T, cubic(degree), degree, [(atom, None)])
+
+        return [partial(build, count) for count in (N_SPLINES, _MORE_SPLINES)]
     s, y = cells.coordinates
     weight = cells.totals
     large = bool(weight.sum() > LARGE_ROWS)
