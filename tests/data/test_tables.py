@@ -4,6 +4,7 @@ import sys
 
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from evenhand._core import frames as tables
@@ -32,3 +33,13 @@ def test_backend_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(ModuleNotFoundError, match=r"`backend` must be an installed.*pip install p"):
         tables.to_frame({"a": [1]}, "polars")
+
+
+def test_frames_are_of_the_library_that_scikit_learn_is_set_to():
+    from sklearn import config_context
+
+    columns = {"a": [1, 2]}
+    assert isinstance(tables.to_frame(columns), pd.DataFrame)
+    with config_context(transform_output="polars"):
+        assert isinstance(tables.to_frame(columns), pl.DataFrame)
+        assert isinstance(tables.to_frame(columns, "pyarrow"), pa.Table)

@@ -23,10 +23,15 @@ def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -
     ----------
     columns : mapping of name to values
     backend : {"pandas", "polars", "pyarrow"}, optional
-        The first of these that is installed when left out.
+        When left out what ``sklearn.set_config(transform_output=...)`` says, and else the first of
+        these that is installed.
     """
     if backend is None:
-        backend = next((name for name in BACKENDS if find_spec(name)), None)
+        from sklearn import get_config
+
+        wanted = get_config()["transform_output"]
+        order = sorted(BACKENDS, key=lambda name: name != wanted)
+        backend = next((name for name in order if find_spec(name)), None)
         if backend is None:
             raise ModuleNotFoundError(
                 "A data frame needs pandas, polars or pyarrow, and none is installed. Hint: "

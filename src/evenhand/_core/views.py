@@ -57,7 +57,8 @@ class Tabled(Shown):
         Parameters
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
-            The first of these that is installed when left out.
+            When left out what ``sklearn.set_config(transform_output=...)`` says, and else the first
+            of these that is installed.
         """
         return to_frame(self._columns(), backend)
 
