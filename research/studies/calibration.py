@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 from common import CRITERIA, Setting, run_all
 from distributions import null_scenario
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.exact_tests import exact_fairness_p_value
+from evenhand.measures.exact_tests import exact_fairness_p_values
 
 # --- pairs (z, t): t depends on z alone, and `logit` is how the group leans on z ----------------
 
@@ -267,7 +267,8 @@ def p_values(
         groups = resolve_groups(
             a, sample_weight=weight, n_rows=len(a), cluster=cluster[0] if cluster else None
         )
-        out.append(exact_fairness_p_value(criterion, {"s": s, "y": y}, groups).p_value)
+        tests = exact_fairness_p_values([criterion], {"s": s, "y": y}, groups)
+        out.append(tests[criterion].p_value)
     return {"p": np.array(out)}
 
 

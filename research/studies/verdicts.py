@@ -25,7 +25,7 @@ from evenhand.auditing.impact import STATISTICS, impact_table
 from evenhand.data.groups import resolve_groups
 from evenhand.data.sample import Sample
 from evenhand.measures.effective import EffectiveSizeWarning
-from evenhand.measures.exact_tests import exact_fairness_p_value
+from evenhand.measures.exact_tests import exact_fairness_p_values
 
 LEVEL = 0.05
 BASE, NOISE = 10.0, 0.8
@@ -212,7 +212,8 @@ def planned(effect: float, tolerance: float | None, share: float, seed: int) -> 
     s = rng.standard_normal(n) + shift_of(effect, share) * a
     if tolerance is None:
         groups = resolve_groups(a, n_rows=n)
-        return exact_fairness_p_value("independence", {"s": s}, groups).p_value < LEVEL
+        tests = exact_fairness_p_values(["independence"], {"s": s}, groups)
+        return tests["independence"].p_value < LEVEL
     audit = eh.audit(None, s, sensitive_features=a, estimator="logistic")
     wanted = "pass" if effect < tolerance else "fail"
     return audit.verdict(eh.Tolerance(independence=tolerance)).outcome == wanted

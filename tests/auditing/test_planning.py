@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exact import exact_fairness_p_value
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 import evenhand as eh
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.exact_tests import exact_fairness_p_value
 from evenhand.measures.measures import errors_below, half_width_down_to
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exact import exact_fairness_p_value
 
 from evenhand.data.criteria import (
     CRITERIA,
@@ -19,7 +20,7 @@ from evenhand.data.criteria import (
 )
 from evenhand.data.groups import resolve_groups
 from evenhand.measures.entropies import estimate_entropies, get_estimator
-from evenhand.measures.exact_tests import exact_fairness_p_value, exact_fairness_p_values
+from evenhand.measures.exact_tests import exact_fairness_p_values
 
 ERROR = Variable("r", "error", of=("s", "y"), value=lambda s, y: y - s)
 ERRORS = Criterion("errors", (), ("r",), variables=(ERROR,))

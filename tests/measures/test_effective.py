@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from exact import exact_fairness_p_value
 from grids import pairwise
 
 import evenhand as eh
@@ -16,7 +17,6 @@ from evenhand.measures.effective import (
     check_effective_size,
     group_sizes,
 )
-from evenhand.measures.exact_tests import exact_fairness_p_value
 
 MEASURES = (eh.independence, eh.separation, eh.sufficiency)
 ESTIMATORS = ("logistic", "lspc", "fourier", "knn")

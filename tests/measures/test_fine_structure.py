@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exact import exact_fairness_p_value
 from scipy.special import expit
 
 from evenhand.data.groups import resolve_groups
@@ -10,7 +11,6 @@ from evenhand.kernels.contrasts import scan_levels
 from evenhand.measures import covariances as _fine_structure
 from evenhand.measures import exact_tests as significance
 from evenhand.measures.covariances import Members, level_rank, scan_p_value
-from evenhand.measures.exact_tests import exact_fairness_p_value
 
 BOTH = ("separation", "sufficiency")
 

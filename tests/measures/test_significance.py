@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exact import exact_fairness_p_value
 from grids import pairwise
 from scipy import stats
 from scipy.special import expit
@@ -14,7 +15,7 @@ from evenhand.kernels import contrasts as kernels
 from evenhand.measures import covariances as _null_covariance
 from evenhand.measures import exact_tests as _draws
 from evenhand.measures import exact_tests as significance
-from evenhand.measures.exact_tests import exact_fairness_p_value, exact_fairness_p_values
+from evenhand.measures.exact_tests import exact_fairness_p_values
 
 CONDITIONAL = ("separation", "sufficiency")
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exact import exact_fairness_p_value
 from grids import pairwise
 from scipy import stats
 from scipy.special import expit
@@ -12,7 +13,7 @@ from evenhand.estimators.ranks import Ranks, conditional_rank
 from evenhand.kernels.contrasts import feature_matrix
 from evenhand.measures import covariances as units
 from evenhand.measures.covariances import RowsInCells
-from evenhand.measures.exact_tests import _usable, exact_fairness_p_value
+from evenhand.measures.exact_tests import _usable
 
 CONDITIONAL = ("separation", "sufficiency")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,34 +16,20 @@ _sign: Any = None
 
 @contextmanager
 def progress(total: int | None, what: str = "fairness path") -> Iterator[Any]:
-    """A function to call after each of `total` steps; shows a bar on a terminal if it is slow.
+    """A function to call after each of `total` steps; if slow, a terminal shows how many are done.
 
     Its second argument says what the step has come to; None for `total` is no known number.
     """
-    began, done = time.monotonic(), 0
-    bar: Any = None
-    task: Any = None
+    done = 0
+    with waiting(what) as say:
 
-    def advance(steps: int = 1, note: str = "") -> None:
-        nonlocal bar, task, done
-        done += steps
-        if bar is None and time.monotonic() - began > PROGRESS_AFTER and sys.stderr.isatty():
-            try:
-                from rich.console import Console
-                from rich.progress import Progress
-            except ImportError:
-                return
-            bar = Progress(console=Console(stderr=True), transient=True)
-            bar.start()
-            task = bar.add_task(what, total=total)
-        if bar is not None and task is not None:
-            bar.update(task, completed=done, description=f"{what}{note and ': '}{note}")
+        def advance(steps: int = 1, note: str = "") -> None:
+            nonlocal done
+            done += steps
+            count = "" if total is None else f", {done} of {total}"
+            say(f"{what}{count}{note and ': '}{note}")
 
-    try:
         yield advance
-    finally:
-        if bar is not None:
-            bar.stop()
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from ..estimators.ranks import Ranks
 from ..measures.balancing import LEAST_COUNTERPARTS, Regression, add_leaves, build_basis, log_odds
 from ..measures.covariances import root_inverse
 from ..measures.entropies import Entropies, estimate_entropies
-from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value
+from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_values
 from ..measures.measures import Measure, measure
 from .adjusted_gap import AdjustedGap, Imbalance, adjusted_gaps
 from .influence import find_reference
@@ -200,7 +200,8 @@ def information_given(
     if controls.single is not None:
         variables = {"s": s, "c": controls.single}
         result = estimate_entropies([CONDITIONAL], variables, groups, entropies)
-        test = exact_fairness_p_value(CONDITIONAL, variables, groups, random_state=seed)
+        tests = exact_fairness_p_values([CONDITIONAL], variables, groups, random_state=seed)
+        test = tests[CONDITIONAL.name]
         summary = f"{controls.names[0]} itself, with the score as the second variable"
     else:
         result = through_summaries(residual, groups, probabilities, entropies)

@@ -74,7 +74,12 @@ class Level:
         return replace(self, value=value, stderr=math.sqrt(self.stderr**2 + grown))
 
     def rise(self, before: Level, level: float) -> tuple[float, float]:
-        """Bounds of how far it lies above an earlier one, each as in :meth:`exceeds`."""
+        """Bounds of how far it lies above an earlier one.
+
+        d ∓ √((v − low)² + (high' − v')²): the bounds of each recover its variance on the side that
+        matters (Zou and Donner's way to an interval of a difference), also near 0 where an error
+        alone would not do.
+        """
         mine, its = max(self.value, 0.0), max(before.value, 0.0)
         return (
             mine - its - math.hypot(mine - self.low(level), before.high(level) - its),
@@ -82,17 +87,8 @@ class Level:
         )
 
     def exceeds(self, other: Level, level: float) -> bool:
-        """Whether it is above another by more than the distances to their bounds allow.
-
-        d > √((v − low)² + (high' − v')²): the bounds of each recover its variance on the side that
-        matters (Zou and Donner's way to an interval of a difference), also near 0 where an error
-        alone would not do.
-        """
-        mine, its = max(self.value, 0.0), max(other.value, 0.0)
-        down = mine - self.low(level)
-        if not mine - its > down:
-            return False
-        return mine - its > math.hypot(down, other.high(level) - its)
+        """Whether it is above another by more than the distances to their bounds allow."""
+        return self.value > other.value and self.rise(other, level)[0] > 0.0
 
 
 @dataclass(frozen=True)

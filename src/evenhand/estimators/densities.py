@@ -148,9 +148,6 @@ class Fitted:
     terms: float
     squares: float
 
-    def by_column(self) -> dict[tuple[int, int], Array]:
-        return {c: self.theta[:, k] for k, c in enumerate(self.columns)}
-
     def information(self, design: Design) -> float:
         """Mean log ratio, without what fitting has added to it."""
         # Rows of a cluster are no r/2n to go by.
@@ -523,7 +520,8 @@ class _Ladder:
             columns = design.columns(degree, alone)
             if size * len(columns) > _MOST * n:
                 break
-            rungs.append(fit(design, size, columns, kappa, rungs[-1].by_column()))
+            before = dict(zip(rungs[-1].columns, rungs[-1].theta.T, strict=True))
+            rungs.append(fit(design, size, columns, kappa, before))
             names.append(f"density of {size} × {len(columns)} terms of {words}")
             if rungs[-1].terms > _TRUSTED * n:
                 break

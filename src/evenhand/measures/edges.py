@@ -83,10 +83,6 @@ class Axis:
         """Where a value less the shift lies, in bins."""
         return (_squeezed(x, self.scale) - self.low) * self.rate
 
-    def spans(self, least: float, largest: float, bins: int) -> bool:
-        """Whether no value between two, less the shift, has to share an outermost bin."""
-        return self.at(least) >= 0.0 and self.at(largest) < bins
-
     def numbers(self) -> Vector:
         return np.array([self.shift, self.scale, self.low, self.rate])
 

@@ -136,13 +136,14 @@ SCAN_ROWS = 100
 LEAST_WEIGHT = 1e-12
 
 
-def exact_fairness_p_value(
-    criterion: str | Criterion,
+def exact_fairness_p_values(
+    criteria: Iterable[str | Criterion],
     variables: Mapping[str, Array],
     groups: Groups,
     *,
     random_state: int | np.random.Generator | None = None,
-) -> TestResult:
+    ranks: Mapping[str, Ranks] | None = None,
+) -> dict[str, TestResult]:
     """Q = Uᵀ V⁺ U ~ χ², with U = Σ_c Σ_{i∈c} w_i (a_i − ā_c) ⊗ (f(s_i, y_i) − f̄_c).
 
     The cells c are narrow slices of the conditioning variable (its values themselves if they are
@@ -158,7 +159,7 @@ def exact_fairness_p_value(
 
     Parameters
     ----------
-    criterion : str or Criterion
+    criteria : iterable of str or Criterion
         One variable tested given at most one other; NaN for others.
     variables : mapping
         ``"s"`` and what else the criterion needs: (m,) arrays over the known rows, by name.
@@ -172,9 +173,12 @@ def exact_fairness_p_value(
         independence with a handful in the smaller of two groups), and for the rows scanned with
         clusters or weights. None is seed 0.
 
+    ranks : mapping, optional
+        Those of the variables, where they are known already.
+
     Returns
     -------
-    TestResult
+    dict of name → TestResult
 
     Notes
     -----
@@ -192,24 +196,6 @@ def exact_fairness_p_value(
     an F distribution (:class:`UnitScores`), and the scan is of rows drawn so that they are
     independent and follow the weighted distribution. Groups need not be the same within a cluster.
     With fewer than ten clusters nothing is tested.
-    """
-    criterion = get_criterion(criterion)
-    return exact_fairness_p_values([criterion], variables, groups, random_state=random_state)[
-        criterion.name
-    ]
-
-
-def exact_fairness_p_values(
-    criteria: Iterable[str | Criterion],
-    variables: Mapping[str, Array],
-    groups: Groups,
-    *,
-    random_state: int | np.random.Generator | None = None,
-    ranks: Mapping[str, Ranks] | None = None,
-) -> dict[str, TestResult]:
-    """Several criteria at once, as :func:`exact_fairness_p_value`, sharing the ranks.
-
-    `ranks` are those of the variables, where they are known already.
     """
     rng = np.random.default_rng(0 if random_state is None else random_state)
     wanted = [get_criterion(criterion) for criterion in criteria]
