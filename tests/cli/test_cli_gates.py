@@ -197,7 +197,7 @@ def test_cells_of_two_engines_merge(name, tmp_path):
     frame = moments()
     frame.write_parquet(tmp_path / "t.parquet")
     roles = {"y_true": None, "y_pred": "s", "sensitive_features": name}
-    first = cells_of(tmp_path / "t.parquet", **roles, engine="duckdb")
+    first = cells_of(tmp_path / "t.parquet", **roles)
     parts = [
         cells_of(pl.scan_parquet(tmp_path / "t.parquet"), **roles, edges=first.edges),
         cells_of(frame.to_arrow(), **roles, edges=first.edges),

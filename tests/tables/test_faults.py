@@ -101,14 +101,8 @@ def test_names_are_checked():
     ):
         with pytest.raises(ValueError, match=message):
             cells_of(frame, **{**ROLES, **roles})
-    with pytest.raises(ValueError, match="`engine` must be 'duckdb' for files"):
-        cells_of(frame, **ROLES, engine="oracle")
     with pytest.raises(ValueError, match="`table` must be a path"):
         cells_of(np.zeros((3, 3)), **ROLES)
-    with pytest.raises(
-        ValueError, match=r"be 'duckdb' for files, .*got 'polars'. Hint: .*scan_parq"
-    ):
-        cells_of("x.parquet", **ROLES, engine="polars")
 
 
 def test_what_needs_rows_is_refused():

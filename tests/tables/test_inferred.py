@@ -33,10 +33,10 @@ def tables(frame, folder):
     frame.to_parquet(folder / "t.parquet", index=False)
     frame.to_csv(folder / "t.csv", index=False)
     return {
-        "DuckDB": (folder / "t.parquet", "duckdb"),
-        "DuckDB, CSV": (folder / "t.csv", "duckdb"),
-        "Polars": (pl.from_pandas(frame, nan_to_null=True).lazy(), None),
-        "pandas": (frame, None),
+        "DuckDB": folder / "t.parquet",
+        "DuckDB, CSV": folder / "t.csv",
+        "Polars": pl.from_pandas(frame, nan_to_null=True).lazy(),
+        "pandas": frame,
     }
 
 
@@ -49,8 +49,8 @@ def test_expected_counts_are_those_of_rows(more, frame, tmp_path):
         sample_weight=frame["w"] if "sample_weight" in more else None,
         frequency=frame["f"] if "frequency" in more else None,
     )  # fmt: skip
-    for table, engine in tables(frame, tmp_path).values():
-        found = cells_of(table, **roles, engine=engine, assume="guess")
+    for table in tables(frame, tmp_path).values():
+        found = cells_of(table, **roles, assume="guess")
         assert found.expected
         assert found.assume == "guess"
         assert set(found.labels) == set(want.labels)
@@ -84,8 +84,8 @@ def test_monitoring_of_inferred_groups(frame, tmp_path):
     want = eh.monitor(frame, **names)
     assert want.periods == ("2024-01", "2024-02", "2024-03")
     for key in ("DuckDB", "Polars"):
-        table, engine = tables(frame, tmp_path)[key]
-        found = eh.monitor(table, **names, engine=engine)
+        table = tables(frame, tmp_path)[key]
+        found = eh.monitor(table, **names)
         for have, known in zip(
             found.looks["independence"], want.looks["independence"], strict=True
         ):

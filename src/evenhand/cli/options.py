@@ -82,8 +82,7 @@ AuditedFiles = Annotated[
     list[str],
     typer.Argument(
         help="CSV, TSV, Parquet or Feather, compressed or not. Or, counted where they are: several "
-        "files, a pattern in quotes, a table of the database of --engine ibis:URL; or files of "
-        "'evenhand cells', which need no other option."
+        "files, a pattern in quotes; or files of 'evenhand cells', which need no other option."
     ),
 ]
 # What several groups say of the same option.
@@ -370,15 +369,16 @@ class Counting(Group):
 
     engine: str | None = option(
         "Count in an engine, with memory for cells and not for rows: duckdb, as several files or "
-        "a pattern always are. With ibis: and the address of a database, such as "
-        "ibis:postgres://user@host/database, the FILE is the name of a table there.",
-        metavar="[duckdb|ibis:URL]",
+        "a pattern always are.",
+        metavar="[duckdb]",
     )
 
     def __post_init__(self) -> None:
-        name = self.engine
-        if name not in (None, "duckdb") and not str(name).startswith("ibis:"):
-            raise TableError(f"--engine must be duckdb or ibis:URL, got {name!r}.")
+        if self.engine not in (None, "duckdb"):
+            raise TableError(
+                f"--engine must be duckdb, got {self.engine!r}. Hint: hand the table of a database "
+                "to evenhand.audit_table in Python, as a DuckDB relation or an Ibis table."
+            )
 
 
 class Writing(Group):

@@ -74,7 +74,7 @@ class Asked:
 
     @cached_property
     def counted(self) -> bool:
-        """Cells, or tables for an engine: asked for, several, a pattern, a folder, a database.
+        """Cells, or tables for an engine: asked for, several, a pattern, a folder.
 
         One large file too, unless an option needs its rows.
         """
@@ -145,7 +145,7 @@ class Asked:
         from ..measures.cells import Cells, read_parts
 
         if not self.are_cells:
-            return count(self.table, self.engine, self.columns)
+            return count(self.table, self.columns)
         return Cells.merge(read_parts(list_files(self.files)))
 
     def audit(self, measuring: group.Measuring, judging: group.Judging) -> Any:
@@ -174,33 +174,20 @@ class Asked:
             raise TableError(
                 "--control and --each must not both be given for tables that are counted."
             )
-        names = {**column_names(self.columns), "engine": self.engine}
+        names = column_names(self.columns)
         del names["y_true"]
         how["reference"] = judging.reference or "largest"
         given = conditional_of(self.table, controls, self.cells.edges, how, **names)
         return replace(result, conditional=given)
 
-    @property
-    def database(self) -> str | None:
-        """The address of the one that `files` are tables of."""
-        from ..tables.engines import ADDRESS, without_password
-
-        engine = self.engine or ""
-        is_address = engine.startswith(ADDRESS)
-        return without_password(engine.removeprefix(ADDRESS)) if is_address else None
-
     def provenance(self) -> dict[str, Any]:
-        """For JSON: version, time and files, or a database and tables."""
-        if self.database is not None:
-            return {**stamp(), "database": self.database, "tables": self.files}
+        """For JSON: version, time and files."""
         files = list_files(self.files) if self.are_cells else self.files
         return {**stamp(), "files": [file_facts(Path(file)) for file in files]}
 
     def source_facts(self) -> dict[str, Any]:
         """For the report."""
         facts: dict[str, Any] = {"File": ", ".join(Path(file).name for file in self.files)}
-        if self.database is not None:
-            facts = {"Table": ", ".join(self.files), "Database": self.database}
         for file in self.provenance().get("files", ()):
             if file["sha256"] is not None:
                 facts[f"SHA-256 of {clean(file['name'])[:60]}"] = file["sha256"]
@@ -230,11 +217,11 @@ def column_names(columns: group.Roles) -> dict[str, Any]:
     return {**named, **more, "bands": parse_bands(columns)}
 
 
-def count(table: Any, engine: str | None, columns: group.Roles, edges: Any = None) -> Cells:
+def count(table: Any, columns: group.Roles, edges: Any = None) -> Cells:
     """Tables, counted by an engine; `edges` are a grid or a number of bins."""
     from ..tables.audit_table import cells_of
 
-    return cells_of(table, **column_names(columns), edges=edges, engine=engine)
+    return cells_of(table, **column_names(columns), edges=edges)
 
 
 class Grid(group.Counting):
@@ -252,7 +239,7 @@ class Grid(group.Counting):
 def cells(
     files: Annotated[
         list[str],
-        typer.Argument(help="Parquet or CSV files, a pattern in quotes, or a table of --engine."),
+        typer.Argument(help="Parquet or CSV files, or a pattern in quotes."),
     ],
     columns: group.CellColumns,
     writing: group.Writing,
@@ -275,7 +262,7 @@ def cells(
         raise TableError(f"--out must end in .cells, got {str(out)!r}.")
     writing.check_free(out)
     edges = grid.bins if grid.edges is None else Cells.from_file(grid.edges).edges
-    kept = count(files[0] if len(files) == 1 else files, grid.engine, columns, edges)
+    kept = count(files[0] if len(files) == 1 else files, columns, edges)
     lost = ""
     if grid.min_count is not None:
         kept, lost = cell_files.suppress(kept, grid.min_count)
@@ -378,7 +365,7 @@ def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
     names = column_names(asked.columns) | {r: asked.named(r) for r in ("time", "cluster")}
     del names["bands"]
     if asked.counted:
-        return asked.table, {**names, "engine": asked.engine}
+        return asked.table, names
     source = open_table(Path(asked.files[0]), asked.named("separator"))
     roles = ("sensitive", "prediction", "target", "weight", "frequency", "time", "cluster")
     wanted = [source.resolve(name, f"--{r}") for r in roles for name in asked.columns.listed(r)]

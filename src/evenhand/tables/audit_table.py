@@ -34,7 +34,6 @@ def audit_table(
     cluster: Any = None,
     estimator: Any = "auto",
     confidence_level: float = 0.95,
-    engine: str | None = None,
     missing: Sequence[str] = (),
     assume: str | None = None,
 ) -> Audit:
@@ -47,7 +46,7 @@ def audit_table(
 
     Parameters
     ----------
-    table : path, address, frame, relation or expression
+    table : path, frame, relation or expression
         A path or glob of Parquet or CSV files, a folder of Parquet files, a list of such paths,
         a DuckDB relation, a Polars frame or lazy frame, a pandas frame, an
         Arrow table or dataset, a dict of columns, an Ibis table of any backend, a PySpark or a Dask
@@ -72,11 +71,6 @@ def audit_table(
         "auto", "logistic" or "lspc"; others need rows.
     confidence_level : float
         Of all intervals.
-    engine : "ibis:ADDRESS", optional
-        An address of a database, such as ``ibis:postgres://user@host/database`` or
-        ``ibis:duckdb://FILE``; `table` is then
-        the name of a table there. Others are found from the table: DuckDB for files, NumPy for
-        tables in memory, and the one that holds any other.
     missing : sequence of str
         Labels of groups that stand for "not known", such as "NA", beside NULL, NaN and blanks.
     assume : {"guess"}, optional
@@ -109,7 +103,7 @@ def audit_table(
         )  # fmt: skip
     arguments = {
         "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
-        "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
+        "sample_weight": sample_weight, "frequency": frequency,
         "missing": missing, "assume": assume,
     }  # fmt: skip
     cells = cells_of(table, **arguments)
@@ -128,14 +122,13 @@ def audit_table(
 
 
 def conditional_of(
-    table: Any, controls: Any, edges: Edges, how: dict[str, Any], *, engine: str | None = None,
-    **names: Any,
+    table: Any, controls: Any, edges: Edges, how: dict[str, Any], **names: Any,
 ) -> Conditional:  # fmt: skip
     """What controls leave of a difference: of rows in memory, else of counts by their levels.
 
     Parameters
     ----------
-    table, controls, engine
+    table, controls
         As in :func:`audit_table`.
     edges : Edges
         Of the cells without controls.
@@ -145,7 +138,7 @@ def conditional_of(
         As in :func:`audit_table`.
     """
     columns = columns_of(**{**names, "y_true": None}, controls=controls)
-    opened = open_table(table, columns, engine)
+    opened = open_table(table, columns)
     if isinstance(opened, Held):
         found = opened.audit(columns, **how)
         assert found.conditional is not None
@@ -158,14 +151,12 @@ def conditional_of(
         return given_controls(cells, len(columns.controls), **how)
 
 
-def cells_of(
-    table: Any, *, edges: Edges | int | None = None, engine: str | None = None, **names: Any
-) -> Cells:
+def cells_of(table: Any, *, edges: Edges | int | None = None, **names: Any) -> Cells:
     """Count the rows of a table into :class:`evenhand.Cells`, where it is.
 
     Parameters
     ----------
-    table, engine
+    table
         As in :func:`audit_table`.
     edges : Edges or int, optional
         Those of the cells that these are to be merged with; a number of bins per side; or a grid
@@ -178,7 +169,7 @@ def cells_of(
     """
     columns = columns_of(**names)
     with waiting("Looking at the table") as say:
-        return _counted(open_table(table, columns, engine), columns, edges, say)
+        return _counted(open_table(table, columns), columns, edges, say)
 
 
 def _counted(

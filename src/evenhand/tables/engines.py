@@ -1,4 +1,4 @@
-"""Which engine reads a table, and how it is opened: frames, relations, files, databases."""
+"""Which engine reads a table, and how it is opened: frames, relations, files, expressions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import urlsplit
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -32,15 +31,10 @@ from .plan import Columns, Engine, EngineError, in_short, is_blank
 from .readers import NULLS
 from .readers import open_table as open_file
 
-# Before the address of a database that Ibis connects to.
-ADDRESS = "ibis:"
-
 _CSV = (".csv", ".tsv", ".txt", ".gz", ".zst")
 NULL = "null"
 # Bytes that tell most files apart, and that a file without a row stays below.
 _HEAD, _EMPTY = 2**16, 2**12
-# Databases that are one file.
-_FILES = ("duckdb", "sqlite")
 
 
 class Held:
@@ -100,7 +94,7 @@ def known(labels: Any, missing: Sequence[str] = ()) -> Any:
     return labels
 
 
-def open_table(table: Any, columns: Columns, engine: str | None = None, **more: str | None) -> Any:
+def open_table(table: Any, columns: Columns, **more: str | None) -> Any:
     """An engine with the table in it, which has the columns.
 
     Parameters
@@ -109,11 +103,10 @@ def open_table(table: Any, columns: Columns, engine: str | None = None, **more: 
         As in :func:`evenhand.audit_table`.
     columns : Columns
         Those that will be read; files are checked to have them.
-    engine : str, optional
     **more : str
         Groups that have another role, by their argument.
     """
-    opened = _open(table, columns, engine)
+    opened = _open(table, columns)
     _check_columns(opened.kinds(), columns, more)
     opened.cut(columns)
     return opened
@@ -149,18 +142,9 @@ def _check_columns(kinds: dict[str, str], columns: Columns, more: dict[str, str 
             )  # fmt: skip
 
 
-def _open(table: Any, columns: Columns, engine: str | None) -> Any:
-    if isinstance(engine, str) and engine.startswith(ADDRESS):
-        return open_address(engine.removeprefix(ADDRESS), table)
+def _open(table: Any, columns: Columns) -> Any:
     paths = list(table) if isinstance(table, list | tuple) else [table]
-    are_paths = bool(paths) and all(isinstance(path, str | PathLike) for path in paths)
-    if engine not in (None, "duckdb" if are_paths else None):
-        raise InputError(
-            "engine", "be 'duckdb' for files, ibis: with the address of a database, or left out, "
-            f"got {engine!r}",
-            hint="hand over what another engine makes of files, such as polars.scan_parquet.",
-        )  # fmt: skip
-    if are_paths:
+    if paths and all(isinstance(path, str | PathLike) for path in paths):
         return _open_files(paths, columns)
     # What is open already: rows in memory for NumPy, anything else in its own engine.
     if is_dataset(table):
@@ -171,7 +155,7 @@ def _open(table: Any, columns: Columns, engine: str | None) -> Any:
         return _open_ibis(table) if opened.name == "Ibis" else opened
     if not isinstance(frame, nw.DataFrame | Mapping):
         raise InputError(
-            "table", "be a path, an address, a frame, a relation or an expression, got "
+            "table", "be a path, a frame, a relation or an expression, got "
             f"{type(table).__name__}", hint="arrays go to evenhand.audit.",
         )  # fmt: skip
     return Held(table)
@@ -189,13 +173,6 @@ def _typed(rows: nw.LazyFrame[Any], decimal: str, columns: Columns) -> nw.LazyFr
     for name in set(columns.groups).difference(made):
         made[name] = nw.when(nw.col(name).str.strip_chars() != "").then(nw.col(name))
     return rows.select(*columns.names).with_columns(**made)
-
-
-def _needed(package: str) -> ModuleNotFoundError:
-    return ModuleNotFoundError(
-        f"{package} is needed to read this table: {package} is not installed. Hint: "
-        f"{install_hint('[engines]')}."
-    )
 
 
 # ------------------------------------------------------------------------------------------------
@@ -356,7 +333,10 @@ def _connect() -> Any:
     try:
         import duckdb
     except ModuleNotFoundError:
-        raise _needed("DuckDB") from None
+        raise ModuleNotFoundError(
+            "DuckDB is needed to read this table: DuckDB is not installed. Hint: "
+            f"{install_hint('[engines]')}."
+        ) from None
     connection = duckdb.connect()
     # It would be among the results on standard output.
     connection.execute("SET enable_progress_bar = false")
@@ -372,7 +352,7 @@ def _text(value: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------
-# Ibis: a table of any of its backends, or of a database by its address.
+# Ibis: a table of any of its backends.
 
 
 def _open_ibis(table: Any) -> Engine:
@@ -390,69 +370,3 @@ def _open_ibis(table: Any) -> Engine:
             }
         )
     return Engine(nw.from_native(table))
-
-
-def open_address(address: str, name: Any) -> Engine:
-    """A table by its name, of the database at an address that Ibis knows, for reading.
-
-    Parameters
-    ----------
-    address : str
-        Such as ``duckdb://file.db``, ``sqlite://file.db`` or ``postgres://user@host/database``.
-    name : str
-        Of the table, after its schema and a point where it is in one.
-    """
-    shown = without_password(address)
-    if not isinstance(name, str):
-        what = "several" if isinstance(name, list | tuple) else type(name).__name__
-        raise InputError("table", f"be the name of one table of {shown}, got {what}")
-    try:
-        import ibis
-    except ModuleNotFoundError:
-        raise _needed("Ibis") from None
-    parts = urlsplit(address)
-    more: dict[str, Any] = {}
-    if parts.scheme in _FILES:
-        # A name that is not there would make a new and empty database.
-        path = parts.netloc + parts.path
-        if path and not Path(path).is_file():
-            raise TableError(f"There is no file {path!r}.")
-        more = {"read_only": True} if path and parts.scheme == "duckdb" else {}
-    try:
-        connection = ibis.connect(address, **more)
-    except Exception as error:  # every driver has its own kinds
-        text = next(iter(str(error).splitlines()), type(error).__name__)[:300]
-        if parts.password:
-            text = text.replace(parts.password, "***")
-        raise InputError(
-            "engine", "be ibis: and the address of a database that can be opened",
-            f"{shown}: {text}",
-        ) from None  # fmt: skip
-    if parts.scheme == "duckdb":
-        connection.raw_sql("SET enable_progress_bar = false")
-    return _open_ibis(_named_table(connection, name, shown))
-
-
-def without_password(address: str) -> str:
-    """An address that can be shown."""
-    parts = urlsplit(address)
-    place = parts.netloc
-    if parts.password:
-        place = place.replace(f":{parts.password}@", ":***@")
-    return f"{parts.scheme}://{place}{parts.path}"
-
-
-def _named_table(connection: Any, name: str, shown: str) -> Any:
-    schema, _, last = name.rpartition(".")
-    where = tuple(schema.split(".")) if "." in schema else schema
-    for place in ({}, {"database": where}) if schema else ({},):
-        try:
-            return connection.table(last if place else name, **place)
-        except Exception as error:  # drivers say in many ways that there is none
-            seen = error
-    try:
-        names = sorted(connection.list_tables())
-    except Exception:  # the message does without them
-        names = []
-    others = name_others(name, names, "Its tables are")
-    raise InputError("table", f"be the name of a table: {shown} has no {name!r}.{others}") from seen

@@ -289,14 +289,14 @@ Samples = dict[str, tuple[Sample, Rows]]
 
 
 def count_periods(
-    table: Any, period: str | None, engine: str | None, *, time: str, cluster: str | None,
+    table: Any, period: str | None, *, time: str, cluster: str | None,
     **names: Any,
 ) -> tuple[CellSeries, Samples | None]:  # fmt: skip
     """Cells of each period of a table, in the order of time; with clusters the rows too.
 
     Parameters
     ----------
-    table, engine
+    table
         As in :func:`evenhand.audit_table`.
     period : str or None
         One of :data:`PERIODS`; None takes the values of `time`, up to 200 of them, as they are.
@@ -323,7 +323,7 @@ def count_periods(
     if isinstance(listed, list | tuple | Mapping):
         more = [name for name in more if name not in listed]
     columns = columns_of(**names, keys=more)
-    opened = open_table(table, columns, engine, time=time, cluster=cluster)
+    opened = open_table(table, columns, time=time, cluster=cluster)
     rows = opened.rows.select(*columns.names)
     if cluster is not None and isinstance(rows, nw.LazyFrame):
         rows = nw.from_native(Engine(rows).run(rows), eager_only=True)
@@ -449,7 +449,6 @@ def monitor(
     limits: Mapping[str, float] | Tolerance | None = None,
     level: float = 0.05,
     estimator: Any = "auto",
-    engine: str | None = None,
     missing: Sequence[str] = (),
     assume: str | None = None,
 ) -> Monitor:
@@ -457,7 +456,7 @@ def monitor(
 
     Parameters
     ----------
-    table : frame, path, address, relation or expression; or cells by period
+    table : frame, path, relation or expression; or cells by period
         A table with a column of dates: in memory, or one that :func:`audit_table` takes, which is
         counted where it is, in one scan for all periods. Or counts made before, all of the same
         edges: a mapping of period → Cells, or → path of a file of cells, in the order of time; a
@@ -483,7 +482,7 @@ def monitor(
         Chance of one or more false alarms, however long the series and however often one looks.
     estimator : {"auto", "logistic", "lspc"}
         That of the audit. "logistic" is quicker, and sees shifts and spreads alone.
-    engine, missing, assume
+    missing, assume
         As in :func:`audit_table`, which says how to give probabilities in place of groups.
 
     Returns
@@ -541,10 +540,10 @@ def monitor(
     if series is None:
         unit = "month" if period == "auto" else period
         named = {**columns, "y_true": None} if flat else columns
-        series, samples = count_periods(table, unit, engine, **named)
+        series, samples = count_periods(table, unit, **named)
         notes = absent(list(series), unit)
     else:
-        for argument, value in {**columns, "engine": engine}.items():
+        for argument, value in columns.items():
             if value is not None:
                 raise InputError(argument, "be left out for cells, which hold it")
         if period not in ("auto", None):
@@ -561,7 +560,7 @@ def monitor(
         return result
     plain = monitor(
         table, period=period, criteria=criteria, limits=limits, level=level, estimator=estimator,
-        engine=engine, **{**columns, "sample_weight": None, "frequency": None},
+        **{**columns, "sample_weight": None, "frequency": None},
     )  # fmt: skip
     if plain.state == result.state:
         return result
