@@ -64,7 +64,7 @@ def test_expected_counts_are_those_of_rows(more, frame, tmp_path):
 
 
 def test_an_audit_and_its_verdict(frame, tmp_path):
-    table, _ = tables(frame, tmp_path)["DuckDB"]
+    table = tables(frame, tmp_path)["DuckDB"]
     found = eh.audit_table(table, **ROLES, estimator="logistic")
     want = eh.audit(
         frame["y"], frame["s"], sensitive_features=eh.Proxy(frame[["p", "q"]], list(SHARES)),

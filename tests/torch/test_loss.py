@@ -14,10 +14,9 @@ from grids import pairwise
 import evenhand as eh
 from evenhand.data.criteria import Criterion
 from evenhand.torch import FairnessLoss, fused
-from evenhand.torch.loss import check_inputs
 
 CRITERIA = ("independence", "separation", "sufficiency")
-KINDS = ("plain", "weights", "proxy", "unknown")
+KINDS = ("plain", "weights", "unknown")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -32,10 +31,7 @@ def tensors(data, dtype=torch.float64, device="cpu"):
     """Scores, groups and the rest of a case as tensors."""
     sensitive = data.fairness["sensitive_features"]
     weight = data.fairness.get("sample_weight")
-    if isinstance(sensitive, eh.Proxy):
-        groups = torch.tensor(sensitive._table)
-    else:
-        groups = torch.tensor(np.where(np.isnan(sensitive), -1, sensitive).astype(np.int64))
+    groups = torch.tensor(np.where(np.isnan(sensitive), -1, sensitive).astype(np.int64))
     s = torch.tensor(data.s, dtype=dtype, device=device, requires_grad=True)
     rest = {"y": torch.tensor(data.y, dtype=dtype, device=device)}
     if weight is not None:
@@ -356,8 +352,6 @@ S, A, Y = torch.zeros(4), torch.tensor([0, 1, 0, 1]), torch.zeros(4)
         ((S, A + 0.5, Y), "`groups` must be integers, got a tensor of torch.float32. Hint"),
         ((S, A.numpy(), Y), "`groups` must be a tensor, got ndarray"),
         ((S, A + 1, Y), "`groups` must lie below n_groups=2, got 2"),
-        ((S, torch.ones(4, 3), Y), r"probabilities must have shape \(4, 2\), got \(4, 3\)"),
-        ((S, torch.ones(4, 2), Y), "`groups` as probabilities must be nonnegative, and add up"),
         ((S, A), "`y` must be given for separation, got None"),
         ((S, A, Y[:2]), r"`y` must have shape \(4,\), got \(2,\)"),
         ((S, A, Y, None, -Y - 1), "`sample_weight` must be finite and nonnegative"),
@@ -372,23 +366,20 @@ def test_arguments_are_checked(arguments, message):
 
 
 def test_triton_refuses_what_it_cannot_do():
-    for scores, groups in ((S.double(), A), (S, torch.full((4, 2), 0.5))):
-        with pytest.raises(ValueError, match="`backend` must be 'auto' or 'kernels' for float64"):
-            FairnessLoss("independence", 2, backend="triton")(scores, groups)
+    with pytest.raises(ValueError, match="`backend` must be 'auto' or 'kernels' for float64"):
+        FairnessLoss("independence", 2, backend="triton")(S.double(), A)
 
 
 def test_the_backend_follows_the_tensors(monkeypatch):
     loss = FairnessLoss("independence", 2)
-    groups, *_ = check_inputs(loss, S, A, None, None, None)
-    assert loss._choose(groups, S.dtype, S.device) == "kernels"
+    assert loss._choose(S.dtype, S.device) == "kernels"
     gpu = torch.device("cuda")
-    assert loss._choose(groups, S.dtype, gpu) == "triton"
-    assert loss._choose(groups, torch.float64, gpu) == "kernels"
-    assert loss._choose(torch.ones(4, 2), S.dtype, gpu) == "kernels"
+    assert loss._choose(S.dtype, gpu) == "triton"
+    assert loss._choose(torch.float64, gpu) == "kernels"
     monkeypatch.setitem(sys.modules, "evenhand.torch.fused", None)
     monkeypatch.delattr("evenhand.torch.fused", raising=False)
     with pytest.warns(RuntimeWarning, match=r"triton is not installed.*Hint: pip install triton"):
-        assert loss._choose(groups, S.dtype, gpu) == "kernels"
+        assert loss._choose(S.dtype, gpu) == "kernels"
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,6 @@ def test_the_columns_are_those_of_the_formula():
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-10)
     assert isinstance(model.estimator_, FoldMean)
     assert len(model.estimator_.estimators_) == 3
-    single = stack(Ridge(), ensemble=False).fit(X, y, sensitive_features=a)
-    np.testing.assert_allclose(single.estimator_.predict(X), Ridge().fit(X, y).predict(X))
 
 
 def test_without_groups_it_is_ridge_on_features_and_score():
@@ -268,7 +266,6 @@ def test_a_fitted_regressor_says_what_held_out_means():
     ("options", "message"),
     [
         ({"passthrough": "yes"}, "`passthrough` must be True or False, got 'yes'."),
-        ({"ensemble": 3}, "`ensemble` must be True or False or 'auto', got 3."),
         (
             {"passthrough_alpha": -1.0},
             "`passthrough_alpha` must be 'auto' or a nonnegative number, got -1.0. Hint: 0 leaves",

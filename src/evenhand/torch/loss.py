@@ -110,12 +110,6 @@ def _check_scores(scores: Any) -> None:
 
 
 def _check_groups(groups: Any, n_groups: int, n: int, device: torch.device) -> Tensor:
-    if isinstance(groups, Tensor) and groups.ndim == 2 and groups.is_floating_point():
-        out = _column(groups, "groups", n, device, n_groups)
-        off = (out.sum(dim=1) - 1.0).abs() > 1e-3  # False for rows of NaN
-        if bool((out < 0).any() | off.any()):
-            raise InputError("groups", "be nonnegative, and add up to 1", where="as probabilities")
-        return out
     if isinstance(groups, Tensor) and (groups.is_floating_point() or groups.is_complex()):
         hint = "groups.long(), with -1 where the group is not known."
         raise InputError("groups", "be integers", _describe(groups), hint)
@@ -127,16 +121,15 @@ def _check_groups(groups: Any, n_groups: int, n: int, device: torch.device) -> T
     return out
 
 
-def _column(values: Any, name: str, n: int, device: torch.device, width: int = 0) -> Tensor:
-    """A column of n rows, or a table of probabilities with a `width`."""
+def _column(values: Any, name: str, n: int, device: torch.device) -> Tensor:
+    """A column of n rows."""
     if not isinstance(values, Tensor):
         raise InputError(name, "be a tensor", _describe(values))
-    flat, shape = values.detach(), (n, width) if width else (n,)
-    if flat.ndim == 2 and flat.shape[1] == 1 and not width:
+    flat = values.detach()
+    if flat.ndim == 2 and flat.shape[1] == 1:
         flat = flat[:, 0]
-    if flat.shape != shape:
-        where = "as probabilities" if width else ""
-        raise InputError(name, f"have shape {shape}", tuple(values.shape), where=where)
+    if flat.shape != (n,):
+        raise InputError(name, f"have shape {(n,)}", tuple(values.shape))
     if flat.device != device:
         raise InputError(name, f"be on {device} as the scores are", flat.device)
     return flat
@@ -279,9 +272,8 @@ class FairnessLoss(nn.Module):
         Parameters
         ----------
         scores : (n,) or (n, 1) float tensor
-        groups : (n,) integer tensor, or (n, n_groups) tensor of probabilities
-            0 … n_groups − 1; −1, or a row of NaN, where the group is not known. Such rows do not
-            count.
+        groups : (n,) integer tensor
+            0 … n_groups − 1; −1 where the group is not known. Such rows do not count.
         y : (n,) tensor
             Target; needed for separation and sufficiency. If groups, target and weights are the
             very tensors of the call before, what depends on them alone is not computed again.
@@ -298,17 +290,16 @@ class FairnessLoss(nn.Module):
         tensors = (groups, y, given, sample_weight)
         self._memory.open(scores, *tensors)
         inputs = self._memory.recall("inputs", lambda: check_inputs(self, scores, *tensors))
-        backend = self._choose(inputs[0], scores.dtype, scores.device)
+        backend = self._choose(scores.dtype, scores.device)
         return _Information.apply(
             scores.reshape(-1), lambda flat: self._evaluate(flat, inputs, backend)
         )
 
-    def _choose(self, groups: Tensor, dtype: torch.dtype, device: torch.device) -> str:
-        """The backend for these groups, and scores of this type on this device."""
-        can_fuse = dtype in SHORT and groups.ndim == 1
+    def _choose(self, dtype: torch.dtype, device: torch.device) -> str:
+        """The backend for scores of this type on this device."""
+        can_fuse = dtype in SHORT
         if self.backend == "triton" and not can_fuse:
-            other = "be 'auto' or 'kernels' for float64 scores and for groups as probabilities"
-            raise InputError("backend", other, "'triton'")
+            raise InputError("backend", "be 'auto' or 'kernels' for float64 scores", "'triton'")
         if self.backend != "auto":
             return self.backend
         if not can_fuse or device.type != "cuda":

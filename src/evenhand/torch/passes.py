@@ -35,10 +35,8 @@ class Batch:
 
     Attributes
     ----------
-    codes : (n,) integer tensor or None
+    codes : (n,) integer tensor
         0 … K − 1, and K where the group is not known.
-    table : (n, K) tensor or None
-        Membership probabilities instead of codes; zero where the group is not known.
     weight : (n,) tensor or None
         ω; None where all rows are known and weigh the same.
     target : (n,) tensor or None
@@ -51,8 +49,7 @@ class Batch:
         Weighted shares of the groups.
     """
 
-    codes: Tensor | None
-    table: Tensor | None
+    codes: Tensor
     weight: Tensor | None
     target: Tensor | None
     present: tuple[int, ...]
@@ -69,11 +66,7 @@ class Batch:
         """Rows of a known group; None where all are."""
         if self.weight is None:
             return None
-        if self.codes is not None:
-            known = self.codes < self.n_groups
-        else:
-            assert self.table is not None
-            known = self.table.sum(dim=1) > 0
+        known = self.codes < self.n_groups
         return None if bool(known.all()) else known
 
     @property
@@ -85,10 +78,11 @@ class Batch:
     def every(self, stride: int) -> Batch:
         """The rows that `thin` leaves; made once, as scores change more often than the rest."""
         if stride not in self._thinned:
-            codes, weight, target = (
+            weight, target = (
                 None if column is None else thin(column, stride)
-                for column in (self.codes, self.weight, self.target)
+                for column in (self.weight, self.target)
             )
+            codes = thin(self.codes, stride)
             self._thinned[stride] = replace(self, codes=codes, weight=weight, target=target)
         return self._thinned[stride]
 
@@ -103,29 +97,22 @@ def make_batch(
     groups: Tensor, n_groups: int, weight: Tensor | None, dtype: torch.dtype,
     keep_all: bool = False,
 ) -> Batch:  # fmt: skip
-    """Groups (codes or probabilities) and weights; groups without weight are left out.
+    """Groups and weights; groups without weight are left out.
 
     With `keep_all` they stay, for classifiers that outlive the batch.
     """
-    codes = table = omega = None
-    known = ~groups.isnan().any(dim=1) if groups.ndim == 2 else groups >= 0
+    omega, known = None, groups >= 0
     mass = known if weight is None else weight.to(torch.float64) * known
-    if groups.ndim == 2:
-        table = torch.where(known[:, None], groups, 0.0).to(dtype)
-        totals = (table.to(torch.float64) * mass[:, None]).sum(dim=0)
-    else:
-        # A tensor of single bytes does not index: PyTorch takes it for a mask.
-        groups = groups.to(torch.int16) if groups.itemsize == 1 else groups
-        codes = torch.where(known, groups, n_groups)
-        totals = torch.bincount(codes, None if weight is None else mass, minlength=n_groups + 1)
+    # A tensor of single bytes does not index: PyTorch takes it for a mask.
+    groups = groups.to(torch.int16) if groups.itemsize == 1 else groups
+    codes = torch.where(known, groups, n_groups)
+    totals = torch.bincount(codes, None if weight is None else mass, minlength=n_groups + 1)
     flat = [totals[:n_groups].double(), *(count.sum().double()[None] for count in (mass, known))]
     sums = torch.cat(flat).cpu().numpy()
     shares, (total, n_known) = sums[:n_groups], sums[n_groups:].tolist()
     keep = np.ones(n_groups, dtype=bool) if keep_all else shares > 0
     k = int(keep.sum())
-    if table is not None:
-        table = table[:, torch.as_tensor(np.flatnonzero(keep), device=table.device)]
-    elif codes is not None and k < n_groups:
+    if k < n_groups:
         # Rows of a group whose weights are all zero are of no group.
         place = np.append(np.where(keep, np.cumsum(keep) - 1, k), k)
         codes = torch.as_tensor(place, device=codes.device)[codes.long()]
@@ -134,11 +121,10 @@ def make_batch(
         omega = (mass * (n_known / total)).to(dtype)
     elif n_known < len(groups):
         omega = known.to(dtype)
-    if codes is not None:
-        codes = codes.to(torch.uint8 if k < 255 else torch.int16)
+    codes = codes.to(torch.uint8 if k < 255 else torch.int16)
     shares = shares[keep] / total if total > 0 else np.full(k, np.nan)
     present = tuple(np.flatnonzero(keep).tolist())
-    return Batch(codes, table, omega, None, present, n_known, shares)
+    return Batch(codes, omega, None, present, n_known, shares)
 
 
 def standardizer(values: Tensor, batch: Batch) -> tuple[float, float]:
@@ -405,16 +391,16 @@ class HostPasses(Passes):
             raise NoDescent
         self._known = known = batch.known
 
-        def column(values: Tensor | None, absent: tuple[int, ...] = (0,)) -> Any:
+        def column(values: Tensor | None) -> Any:
             if values is None:
-                return np.empty(absent)
+                return np.empty(0)
             return (values if known is None else values[known]).numpy()
 
         codes = column(batch.codes).astype(np.uint8 if batch.n_groups <= 256 else np.int64)
         self._rows = Rows(
             column(t), column(batch.target if basis.n_variables == 2 else None), codes,
-            np.asfortranarray(column(batch.table, (0, 0))), column(batch.weight),
-            batch.shares, np.array([0.0, 1.0, 0.0, 1.0]), moves=False,
+            np.empty((0, 0)), column(batch.weight), batch.shares,
+             np.array([0.0, 1.0, 0.0, 1.0]), moves=False,
         )  # fmt: skip
 
     def find_optimum(self, kappa: float, start: Array | None) -> Optimum:

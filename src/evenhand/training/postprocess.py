@@ -134,10 +134,6 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         in numbers).
     cv : int, splitter or list of (train, test)
         Folds for out-of-fold scores and group probabilities.
-    ensemble : bool or "auto"
-        Whether new rows are scored by the mean of the regressors of the folds, rather than by one
-        fitted to all rows. It saves that fit, varies less and keeps `cv` regressors. "auto" is True
-        with `passthrough` only.
     prefit : bool or "auto"
         Whether `estimator` is fitted; "auto" finds out. A fitted one survives `clone`, so that no
         fold refits it. True also says that it has not seen the rows handed in here; without that
@@ -148,7 +144,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
     Attributes
     ----------
     estimator_ : regressor
-        The fitted base; with `ensemble` the mean of those in its `estimators_`.
+        The fitted base; with `passthrough` the mean of those in its `estimators_`.
     group_classifier_ : classifier or None
     regressor_ : FairRidge
         The model of the maps.
@@ -217,7 +213,6 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
     score_map: str = "auto"
     group_classifier: Any = None
     cv: Any = 5
-    ensemble: bool | str = "auto"
     prefit: bool | str = "auto"
     max_iter: int = 200
     tol: float = 1e-6
@@ -393,9 +388,8 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
                 )
             self.estimator_, score = self.estimator, stack.predict_base(self.estimator, X)
         else:
-            ensemble = self.passthrough if self.ensemble == "auto" else bool(self.ensemble)
             self.estimator_, score = stack.fit_out_of_fold(
-                self.estimator, X, y, weight, folds, ensemble
+                self.estimator, X, y, weight, folds, self.passthrough
             )
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
@@ -490,11 +484,8 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
 
     def _check_parameters(self) -> None:
         stack.check_regressor(self.estimator, self.prefit)
-        for name, allowed in (("passthrough", ()), ("ensemble", ("auto",))):
-            value = getattr(self, name)
-            if not (isinstance(value, bool | np.bool_) or value in allowed):
-                words = " or ".join(["True or False", *map(repr, allowed)])
-                raise InputError(name, f"be {words}, got {value!r}")
+        if not isinstance(self.passthrough, bool | np.bool_):
+            raise InputError("passthrough", f"be True or False, got {self.passthrough!r}")
         check_choice("map", self.map, ("auto", *MAPS))
         check_kind(self.group_features)
         check_nonnegative(
