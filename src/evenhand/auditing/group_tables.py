@@ -106,8 +106,12 @@ class GroupStatistics:
         bend = members.mean(apart * self["mean_residual"].psi) / spread
         # Residuals of a fitted line are too small by the leverage of their rows, and far scores
         # decide on it: over 1 − h they are those of the jackknife (MacKinnon and White's HC3).
-        leverage = members.row_share * (1.0 + np.square(apart) / members.own(spread.value))
-        psi = bend.psi / np.maximum(1.0 - leverage, 0.1)
+        rest = np.square(apart)
+        rest /= members.own(spread.value)
+        rest += 1.0
+        rest *= -members.row_share
+        rest += 1.0
+        psi = bend.psi / np.maximum(rest, 0.1, out=rest)
         return Entry(members, 1.0 + bend.value, psi, few_decide=True)
 
 

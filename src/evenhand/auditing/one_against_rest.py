@@ -111,6 +111,7 @@ def worst_against_rest(
             before = worst.get(criterion.name)
             if before is None or _certain(value) > _certain(before.measure):
                 worst[criterion.name] = OneAgainstRest(name, value, len(compared))
+        del entropies, two, codes  # as large as the rows, which the next group's are, too
     return {c.name: worst[c.name] for c in criteria}
 
 
