@@ -405,17 +405,6 @@ class FairnessLoss(nn.Module):
         self._given = Classifier(0.0, one, self.kappa)
         self._shares = None
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """The running classifiers: apart from parameters, which are cast and moved."""
-        terms = [term.state() for term in (*self._terms, self._given)]
-        return {"shares": np.asarray(self._shares).tolist(), "terms": terms}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self._shares = None if state["shares"] is None else np.array(state["shares"])
-        for term, saved in zip((*self._terms, self._given), state["terms"], strict=True):
-            term.load(saved)
-        self._memory = Memory()
-
     def __getstate__(self) -> dict[str, Any]:
         # What is remembered of the last batch is no part of the module.
         return {**self.__dict__, "_memory": Memory()}

@@ -264,19 +264,6 @@ class Classifier:
             raise NoDescent
         return Optimum(value, self.weights)
 
-    def state(self) -> dict[str, Any]:
-        """What is remembered, as plain lists for a checkpoint."""
-        names = ("weights", "present", "hessian", "count")
-        return {name: np.asarray(getattr(self, name)).tolist() for name in names}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Take up a state."""
-        self.weights, self.hessian = (
-            None if state[name] is None else np.array(state[name])
-            for name in ("weights", "hessian")
-        )
-        self.present, self.count = tuple(state["present"]), state["count"]
-
 
 # ------------------------------------------------------------------------------------------------
 # Passes over the rows, and those on the CPU.
