@@ -255,20 +255,22 @@ def _leave_out(parts: _Parts, value: Vector, seed: int) -> tuple[Vector | None, 
         squares = np.nansum(np.square(each), axis=0)
         tenths = np.array([np.nansum(each[j::TENTHS], axis=0) for j in range(TENTHS)])
         off = np.nansum(np.square(tenths - effects(block % TENTHS, TENTHS)), axis=0)
-        few = squares**2 / np.nansum(each**4, axis=0) < LEAST_BLOCKS
+        peak = np.nansum(each**4, axis=0) / squares**2
+        # As many blocks of a normal sample tell the variance as well: 2n/(κ − 1) of kurtosis κ.
+        like = 1.0 + 2.0 / np.maximum(peak - 1.0 / blocks, 1e-12)
         moved = np.nan_to_num(each - np.nanmean(each, axis=0)) * np.sqrt(blocks / (blocks - 1.0))
     covariance = moved.T @ moved
     if groups.codes is not None and groups.cluster is None:
         # Groups are independent, but for all rows that they are part of.
         K = groups.n_groups
         covariance[:K, :K] = np.diag(np.diag(covariance)[:K])
-    is_rough = (few | (off > NOT_SMOOTH * squares)).any()
+    is_rough = ((peak > 1.0 / LEAST_BLOCKS) | (off > NOT_SMOOTH * squares)).any()
     third, variance = (moved**3).sum(axis=0), np.square(moved).sum(axis=0)
     if parts.takes_weight and not is_rough:
         with np.errstate(invalid="ignore", divide="ignore"):
             direction = np.nan_to_num(moved / np.sqrt(variance))[block]
         third += 1.5 * variance * _bends(parts, value, direction)
-    return None if is_rough else blocks, covariance, third
+    return None if is_rough else np.fmin(blocks, like), covariance, third
 
 
 def _bends(parts: _Parts, value: Vector, direction: Matrix) -> Vector:
