@@ -5,6 +5,7 @@ Written operator by operator in double precision, trees too, so that scores are 
 
 from __future__ import annotations
 
+from functools import partialmethod
 from importlib import import_module
 from typing import Any
 
@@ -80,24 +81,18 @@ class _Value:
     def __init__(self, graph: _Graph, name: str):
         self.graph, self.name = graph, name
 
-    def __add__(self, other: Any) -> _Value:
-        return self.graph.add("Add", self, other)
+    def _with(self, operator: str, other: Any) -> Any:
+        return self.graph.add(operator, self, other)
 
-    def __sub__(self, other: Any) -> _Value:
-        return self.graph.add("Sub", self, other)
+    __add__, __sub__ = partialmethod(_with, "Add"), partialmethod(_with, "Sub")
+    __mul__, __truediv__ = partialmethod(_with, "Mul"), partialmethod(_with, "Div")
 
-    def __mul__(self, other: Any) -> _Value:
-        return self.graph.add("Mul", self, other)
-
-    def __truediv__(self, other: Any) -> _Value:
-        return self.graph.add("Div", self, other)
-
-    def __matmul__(self, other: Any) -> _Value:
+    def __matmul__(self, other: Any) -> Any:
         # Not MatMul: ONNX Runtime draws factors next to it into it, in single precision.
         other = np.asarray(other)
         return self.graph.add("Gemm", self, other[:, None] if other.ndim == 1 else other)
 
-    def total(self) -> _Value:
+    def total(self) -> Any:
         """Sums of rows, (n, 1)."""
         return self.graph.add("ReduceSum", self, np.array([1]))
 
@@ -119,7 +114,7 @@ class _Graph:
         self.constants: list[Any] = []
         self.inputs: dict[str, Any] = {}
 
-    def add(self, operator: str, *inputs: Any, domain: str = "", **attributes: Any) -> _Value:
+    def add(self, operator: str, *inputs: Any, domain: str = "", **attributes: Any) -> Any:
         """The output of an operator."""
         names = [v.name if isinstance(v, _Value) else self._constant(v) for v in inputs]
         output = f"_{len(self.nodes)}"
@@ -165,15 +160,11 @@ class _Graph:
 
     def score(self, model: Any, X: Table) -> _Value:
         """The predictions of a fitted regressor."""
+        model, X = self._last(model, X)
         model = plain_model(model, "model")
-        X = self._prepared(model, X)
-        if isinstance(model, Pipeline):
-            return self.score(model.steps[-1][1], X)
         if isinstance(model, FoldMean):
             parts = [self.score(part, X) for part in model.estimators_]
             return self.add("Sum", *parts) / float(len(parts))
-        if isinstance(model, FairRegressor):
-            return self.score(model.estimator_, X)
         if isinstance(model, FairPostprocessor):
             return self._post_processed(model, X)
         if isinstance(model, Trees):
@@ -217,7 +208,7 @@ class _Graph:
         z = (self.score(model.estimator_, X) - model.center_) / model.scale_
         numbers = X if model._copy is None else self.numbers(model._copy, X)
         maps = model._maps
-        columns = self.add("Concat", z, self._hinges(z, maps.bends), axis=1)
+        columns = self.add("Concat", z, self.add("Max", z - maps.bends, 0.0), axis=1)
         moved = p = None
         if model._membership is not None:
             own = model.group_classifier is not None
@@ -234,10 +225,6 @@ class _Graph:
         each = each if moved is None else each + moved * model.slopes_[:, 1]
         return (each if p is None else each * p).total()
 
-    def _hinges(self, z: _Value, bends: Any) -> _Value:
-        """max(z − b, 0), (n, J)."""
-        return self.add("Max", z - bends[None, :], 0.0)
-
     def _transported(self, transport: Transport, z: _Value) -> _Value:
         """(n, K): each group's map, its pieces added up."""
         out = []
@@ -245,7 +232,7 @@ class _Graph:
             width = np.append(np.diff(knots), np.inf)
             rise = np.append(np.diff(values) / width[:-1], 1.0)
             below = self.add("Min", z - knots[0], 0.0)
-            pieces = self.add("Min", self._hinges(z, knots), width)
+            pieces = self.add("Min", self.add("Max", z - knots, 0.0), width)
             out.append(pieces @ rise + below + values[0])
         return self.add("Concat", *out, axis=1)
 
@@ -289,8 +276,7 @@ class _Graph:
         return self.cast(self.add("Equal", text, np.array(levels, dtype=object)))
 
     def _probabilities(self, classifier: Any, X: Table) -> _Value:
-        if isinstance(classifier, Pipeline):
-            return self._probabilities(classifier.steps[-1][1], self._prepared(classifier, X))
+        classifier, X = self._last(classifier, X)
         if type(classifier).__name__ != "LogisticRegression":
             raise _refused(classifier)
         weights, intercept = classifier.coef_, classifier.intercept_
@@ -301,15 +287,14 @@ class _Graph:
 
     # Tables → (n, d) numbers ----------------------------------------------------------------------
 
-    def _prepared(self, model: Any, X: Table) -> Table:
-        """X after the steps before the last, or the encoder and scaler, of a model."""
+    def _last(self, model: Any, X: Table) -> tuple[Any, Table]:
+        """The part of a model that scores, and what the steps before it make of X."""
+        steps = [getattr(model, name, None) for name in ("encoder_", "scaler_")]
         if isinstance(model, Pipeline):
-            steps = [step for _, step in model.steps[:-1]]
-        else:
-            steps = [getattr(model, name, None) for name in ("encoder_", "scaler_")]
+            *steps, model = (step for _, step in model.steps)
         for step in steps:
             X = X if step is None else self.numbers(step, X)
-        return X
+        return model.estimator_ if isinstance(model, FairRegressor) else model, X
 
     def numbers(self, step: Any, X: Table) -> _Value:
         """What a fitted transformer makes of X."""
@@ -329,13 +314,11 @@ class _Graph:
             if column.kind == "category":
                 levels = [*column.levels, *[""] * column.missing]
                 hit = self._equal(self.read(column.name, "STRING"), [levels])
+                turn, rest = np.eye(len(levels)), np.zeros(len(levels))
                 if column.other:  # what is none of them, in its place before the missing ones
-                    turn = np.insert(np.eye(len(levels)), len(column.levels), -1.0, axis=1)
-                    rest = np.arange(len(levels) + 1) == len(column.levels)
-                    hit = hit @ turn[:, 1:] + rest[1:].astype(np.float64)
-                else:
-                    hit = hit @ np.eye(len(levels))[:, 1:]
-                parts.append(hit)
+                    turn = np.insert(turn, len(column.levels), -1.0, axis=1)
+                    rest = np.insert(rest, len(column.levels), 1.0)
+                parts.append(hit @ turn[:, 1:] + rest[1:])
             elif column.kind == "number":
                 index = np.array([place])
                 value = (
