@@ -54,7 +54,8 @@ def export(model: Any) -> Any:
     Returns
     -------
     onnx.ModelProto
-        ``onnx.save(graph, "model.onnx")`` writes it.
+        ``onnx.save(graph, "model.onnx")`` writes it. Releases of ONNX Runtime before 1.24 score
+        some trees wrongly.
 
     See Also
     --------
@@ -208,7 +209,9 @@ class _Graph:
         z = (self.score(model.estimator_, X) - model.center_) / model.scale_
         numbers = X if model._copy is None else self.numbers(model._copy, X)
         maps = model._maps
-        columns = self.add("Concat", z, self.add("Max", z - maps.bends, 0.0), axis=1)
+        columns = z
+        if len(maps.bends):
+            columns = self.add("Concat", z, self.add("Max", z - maps.bends, 0.0), axis=1)
         moved = p = None
         if model._membership is not None:
             own = model.group_classifier is not None
