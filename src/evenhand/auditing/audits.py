@@ -248,6 +248,14 @@ def audit(
     -------
     Audit, or AuditSet for several models or attributes
 
+    Notes
+    -----
+    Where rows are copies of one another, as in a file that was read twice, each person counts once,
+    with the mean weight of the copies; `n_copies` and the verdict say how many rows were copies.
+    Otherwise whoever is copied most often would count most. A plain measure such as
+    :func:`evenhand.independence` adds the weights of copies up, as a bootstrap needs. Name the
+    person as the `cluster` where rows of one person are not copies.
+
     See Also
     --------
     evenhand.independence

@@ -601,6 +601,14 @@ def independence(
         0 when predictions tell nothing about the group, 1 when they give it away. Estimates near
         zero can come out slightly negative: that is sampling error and means "none was found".
 
+    Notes
+    -----
+    Rows that are copies of one another become one row with the sum of their weights: a row that a
+    bootstrap draws three times counts as one of weight 3, so that a bootstrap and whole-number
+    weights give the same value. :func:`evenhand.audit` counts each person once, with the mean
+    weight of the copies; its value differs where some people were copied more often than others.
+    With `cluster` rows are left as they are, and clusters are left out whole.
+
     See Also
     --------
     evenhand.separation
@@ -645,7 +653,7 @@ def separation(
     y_pred : (n,) array
         Scores.
     sensitive_features, sample_weight, frequency, cluster, estimator, normalize
-        As for :func:`independence`.
+        As for :func:`independence`, also in how copies of a row count.
 
     Returns
     -------
@@ -695,7 +703,7 @@ def sufficiency(
     y_pred : (n,) array
         Scores.
     sensitive_features, sample_weight, frequency, cluster, estimator, normalize
-        As for :func:`independence`.
+        As for :func:`independence`, also in how copies of a row count.
 
     Returns
     -------
