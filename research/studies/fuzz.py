@@ -285,7 +285,7 @@ def fuzz_audits(rng: Random) -> None:
         if rng.random() < 0.8:
             del columns[name]
     options = {"estimator": "logistic", "confidence_level": 0.9, "reference": "largest",
-               "random_state": 0, "loss": None, "power": 1.5, "per_attribute": False}  # fmt: skip
+               "random_state": 0, "loss": None, "power": 1.5}  # fmt: skip
     given = damage(rng, {**columns, **options}, set(columns))
     y_true, y_pred = given.pop("y_true"), given.pop("y_pred")
     audit = eh.audit(y_true, y_pred, **given)

@@ -198,10 +198,9 @@ def test_several_attributes(data):
     frame = pd.DataFrame({"race": data.a, "sex": sex})
     crossed = eh.audit(data.y, data.s, sensitive_features=frame)
     assert crossed.labels == ("0 × f", "0 × m", "1 × f", "1 × m")
-    each = eh.audit(data.y, data.s, sensitive_features=frame, per_attribute=True)
-    assert list(each) == ["race", "sex", "race × sex"]
+    each = crossed.attributes
+    assert list(each) == ["race", "sex"]
     assert each["race"].separation.value > each["sex"].separation.value
-    assert each.to_frame()["attribute"].nunique() == 3
 
 
 def test_frames_whose_columns_are_numbers(data):
@@ -211,8 +210,9 @@ def test_frames_whose_columns_are_numbers(data):
     assert audits["1"].independence.value == 0.0
     assert audits["0"].sensitive_name == "3"
     attributes = pd.DataFrame(np.column_stack([data.a, np.arange(3000) % 2]))
-    each = eh.audit(data.y, data.s, sensitive_features=attributes, per_attribute=True)
-    assert list(each) == ["0", "1", "0 × 1"]
+    crossed = eh.audit(data.y, data.s, sensitive_features=attributes)
+    assert list(crossed.attributes) == ["0", "1"]
+    assert crossed.sensitive_name == "0 × 1"
 
 
 def test_unknown_groups_are_counted(data):
@@ -352,7 +352,6 @@ def test_weights_of_any_size(data, estimator, scale):
         ({"random_state": 1.5}, "`random_state` must be a nonnegative integer, .* got 1.5"),
         ({"estimator": "magic"}, "`estimator` must be one of auto"),
         ({"y_pred": {}}, "must hold at least one model"),
-        ({"per_attribute": True}, "several attributes"),
         ({"y_true": [1.0, 2.0]}, "`y_true` must have one entry per row"),
         ({"y_pred": "text"}, "`y_pred` must hold one value or line per row, got the name .text."),
         ({"y_pred": {"a": range(3000), "b": [1.0]}}, r"`y_pred\['b'\]` must have one entry per"),
@@ -367,15 +366,7 @@ def test_refusals(data, change, message):
 
 def test_a_proxy_is_one_attribute(data):
     proxy = eh.Proxy(np.eye(2)[data.a], ["x", "y"])
-    with pytest.raises(ValueError, match="several attributes"):
-        eh.audit(data.y, data.s, sensitive_features=proxy, per_attribute=True)
-
-
-def test_several_models_with_several_attributes_are_refused(data):
-    scores = {"one": data.s, "two": data.s}
-    attributes = {"a": data.a, "b": data.a}
-    with pytest.raises(ValueError, match="audit one model at a time"):
-        eh.audit(data.y, scores, sensitive_features=attributes, per_attribute=True)
+    assert eh.audit(data.y, data.s, sensitive_features=proxy, estimator="lspc").attributes == {}
 
 
 @pytest.mark.parametrize("form", [dict, pd.DataFrame])
@@ -385,7 +376,7 @@ def test_names_that_are_the_same_as_text_are_refused(data, form):
         eh.audit(data.y, form({1: data.s, "1": -data.s}), sensitive_features=data.a)
     attributes = form({1: data.a, "1": 1 - data.a})
     with pytest.raises(ValueError, match="`sensitive_features` " + names):
-        eh.audit(data.y, data.s, sensitive_features=attributes, per_attribute=True)
+        eh.audit(data.y, data.s, sensitive_features=attributes)
 
 
 def test_no_seed_is_seed_zero(data):

@@ -105,7 +105,7 @@ def count_negative(rows: Sample) -> int:
     return int(np.count_nonzero(rows.scores < 0))
 
 
-def _read_attributes(sensitive_features: Any, per_attribute: bool, n_models: int) -> dict[str, Any]:
+def _read_attributes(sensitive_features: Any) -> dict[str, Any]:
     """Attributes by name where there are several, each as a dict of one."""
     columns = _named_columns(sensitive_features, "sensitive_features")
     if columns is None:
@@ -114,17 +114,8 @@ def _read_attributes(sensitive_features: Any, per_attribute: bool, n_models: int
             array = as_array(native, "sensitive_features")
             if array.ndim == 2:
                 columns = {f"attribute {j}": column for j, column in enumerate(array.T)}
-    if per_attribute and columns is None:
-        raise ValueError(
-            "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
-            "Hint: pass a frame or a dict of columns."
-        )
     if columns is None or len(columns) < 2:
         return {}
-    if per_attribute and n_models > 1:
-        raise ValueError(
-            "`per_attribute` must not be combined with several models: audit one model at a time."
-        )
     # An Arrow column or an array does not know its name; a dict of one keeps it.
     return {name: {name: column} for name, column in columns.items()}
 
@@ -187,7 +178,6 @@ def audit(
     estimator: Any = "auto",
     confidence_level: float = 0.95,
     random_state: Any = None,
-    per_attribute: bool = False,
 ) -> Audit | AuditSet:
     """Measure the fairness of a score, with uncertainty.
 
@@ -240,13 +230,10 @@ def audit(
         Of all intervals.
     random_state : int, Generator, RandomState or None
         For estimators and tests; None is seed 0.
-    per_attribute : bool
-        With several attributes, return an :class:`AuditSet` of each by itself and of their
-        intersection, rather than the intersection that holds the others.
 
     Returns
     -------
-    Audit, or AuditSet for several models or attributes
+    Audit, or AuditSet for several models
 
     Notes
     -----
@@ -283,7 +270,7 @@ def audit(
     need_rows = {name: given[name] for name in ("cluster", "controls", "exposure", "loss")}
     others = {"y_pred": y_pred, "frequency": frequency}
     counted = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    models, kind = models_of(y_pred), "model"
+    models = models_of(y_pred)
     if isinstance(y_true, Cells):
         refuse_beside_cells(estimator, **others, **counted, **need_rows)
         audits = {"": run.audit_cells(y_true)}
@@ -295,14 +282,9 @@ def audit(
         }
     else:
         audits = run.audit_rows(given, len(models))
-    crossed = next(iter(audits.values()))
-    if per_attribute and crossed.attributes:
-        audits, kind = {**crossed.attributes, crossed.sensitive_name: crossed}, "attribute"
-    elif per_attribute and isinstance(y_true, Cells):
-        raise ValueError("`per_attribute` must be used with several attributes: `cells` have one.")
     audits = _beside_plain(audits, given)
-    several = isinstance(y_pred, dict) or len(models) > 1 or kind == "attribute"
-    return AuditSet(audits, kind) if several else next(iter(audits.values()))
+    several = isinstance(y_pred, dict) or len(models) > 1
+    return AuditSet(audits) if several else next(iter(audits.values()))
 
 
 # How rows may count, in words.
@@ -384,9 +366,9 @@ class _Run:
         """Audits by model; several attributes are audited crossed and each by itself."""
         names = ("y_true", "y_pred", "sensitive_features", "sample_weight", "cluster", "controls")
         handed = {name: given[name] for name in (*names, "exposure")}
-        frequency, per_attribute = given["frequency"], given["per_attribute"]
+        frequency = given["frequency"]
         handed = dict(zip(handed, repeat_rows(frequency, **handed), strict=True))
-        attributes = _read_attributes(handed["sensitive_features"], per_attribute, n_models)
+        attributes = _read_attributes(handed["sensitive_features"])
         samples = _read_models(handed.pop("y_true"), handed.pop("y_pred"), handed)
         first = next(iter(samples.values()))
         loss = given["loss"]
@@ -394,7 +376,7 @@ class _Run:
         run = replace(self, frequent=frequency is not None, loss=read, paired=n_models > 1)
         check_effective_size(first.weighted().groups)
         parts = {
-            name: first.regroup(labels, warn=per_attribute, require_two=per_attribute).groups
+            name: first.regroup(labels, warn=False, require_two=False).groups
             for name, labels in attributes.items()
         }
         run = replace(run, several=n_models > 1 or len(parts) > 1)
@@ -405,7 +387,7 @@ class _Run:
             for key in [key for key in run.memo if key[1:] != (id(sample.target),)]:
                 del run.memo[key]
             alone = {
-                part: run.audit_once(replace(sample, groups=groups), name, warn=per_attribute)
+                part: run.audit_once(replace(sample, groups=groups), name, warn=False)
                 for part, groups in parts.items()
                 if groups.n_groups > 1
             }

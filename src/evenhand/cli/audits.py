@@ -175,16 +175,23 @@ def run_audit(
     data: TableRows | Asked, measuring: group.Measuring, pricing: group.Pricing,
     judging: group.Judging,
 ) -> Any:  # fmt: skip
-    """An Audit, or an AuditSet with `--each`."""
+    """An Audit, or with `--each` those of several attributes and of their crossing."""
+    from ..auditing.result import AuditSet
+
     if isinstance(data, Asked):
         for file, text in data.left_out.items() if data.are_cells else ():
             note(f"{file}: {text}")
-        return data.audit(measuring, judging)
-    (scores,) = data.scores.values()
-    return data.audit(
-        scores, measuring, pricing, reference=judging.reference or "largest",
-        per_attribute=judging.each and len(data.sensitive) > 1,
-    )  # fmt: skip
+        whole = data.audit(measuring, judging)
+    else:
+        (scores,) = data.scores.values()
+        whole = data.audit(scores, measuring, pricing, reference=judging.reference or "largest")
+    if not (judging.each and whole.attributes):
+        return whole
+    parts, plain = dict(whole.attributes), whole._unweighted
+    for name, part in parts.items() if plain is not None else ():
+        again = partial(lambda name: plain().attributes[name], name)
+        parts[name] = replace(part, counted_by=whole.counted_by, _unweighted=again)
+    return AuditSet({**parts, whole.sensitive_name: whole}, "attribute")
 
 
 def _check_words(check: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,7 +149,7 @@ class Asked:
         return Cells.merge(read_parts(list_files(self.files)))
 
     def audit(self, measuring: group.Measuring, judging: group.Judging) -> Any:
-        """An Audit of the counts, or an AuditSet with `--each`."""
+        """An Audit of the counts."""
         from ..auditing.audits import audit, beside_plain
         from ..tables.audit_table import conditional_of
 
@@ -157,23 +157,17 @@ class Asked:
             "estimator": measuring.estimator, "confidence_level": measuring.confidence,
             "random_state": measuring.seed,
         }  # fmt: skip
-        each = judging.each and len(self.cells.names) > 1
         with waiting("Measuring"):
-            result: Any = audit(self.cells, **how, per_attribute=each)
+            result: Any = audit(self.cells, **how)
         if not self.are_cells:
             columns: Any = self.columns
             alone = replace(self, columns=replace(columns, weight=None, frequency=None))
             names = {"sample_weight": self.named("weight"), "frequency": self.named("frequency")}
-            several = result.audits if each else {"": result}
-            several = beside_plain(several, names, lambda: alone.audit(measuring, judging))
-            result = replace(result, audits=several) if each else several[""]
+            again = partial(alone.audit, measuring, judging)
+            result = beside_plain({"": result}, names, again)[""]
         controls = self.named("control")
         if not controls:
             return result
-        if each:
-            raise TableError(
-                "--control and --each must not both be given for tables that are counted."
-            )
         names = column_names(self.columns)
         del names["y_true"]
         how["reference"] = judging.reference or "largest"
