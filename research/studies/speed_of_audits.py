@@ -1,10 +1,11 @@
 """Time of audits and measures against peers, and how it grows with rows and groups.
 
 `audits`: complete audits against one call of scikit-learn's neighbor estimate, which gives one
-number. `many_groups`: two to forty groups. `neighbors`: evenhand's `KNN` against scikit-learn and
-ennemi. `packages`: whole audits against dalex, which gives ratios of probabilities from logistic
-regressions without intervals or tests, and infomeasure, which gives I(S;A) alone. `cold_start`: CPU
-time and compiled kernels of a first audit, fit, path and command, each in a process of its own.
+number, and their memory. `many_groups`: two to forty groups. `neighbors`: evenhand's `KNN` against
+scikit-learn and ennemi. `packages`: whole audits against dalex, which gives ratios of probabilities
+from logistic regressions without intervals or tests, and infomeasure, which gives I(S;A) alone.
+`cold_start`: CPU time and compiled kernels of a first audit, fit, path and command, each in a
+process of its own.
 `followers`: what goes beyond an audit, against floors that are named.
 """
 
@@ -63,6 +64,32 @@ def audits(setting: Setting) -> Iterator[Row]:
                "value": peer / times[name][-1], "goal": goal, "peer_seconds": peer}  # fmt: skip
         yield {"what": f"growth exponent of an audit, {name}, n=1e4 to {sizes[-1]:.0e}",
                "value": growth(sizes, times[name]), "goal": "<= 1.1"}  # fmt: skip
+    n = setting.choose(3 * 10**6, 10**4)
+    for k in (2, 5):
+        memory = median(audit_memory(n, k) for _ in range(3))
+        yield {"what": f"memory of a process with one audit, auto, n={n:.0e}, {k} groups (MB)",
+               "value": memory, "goal": ""}  # fmt: skip
+
+
+# Kernels are read from the cache; the rows themselves take 24 bytes each.
+MEMORY_PROGRAM = """
+import resource, sys
+sys.path[:0] = {path}
+from studies.speed_of_audits import draw_groups
+import evenhand as eh
+y, s, a = draw_groups({n}, {k})
+eh.audit(y, s, sensitive_features=a)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def audit_memory(n: int, n_groups: int) -> float:
+    """Largest resident memory of a process that draws rows and audits them once, in MB."""
+    program = MEMORY_PROGRAM.format(path=sys.path, n=n, k=n_groups)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout.split()[-1])
 
 
 # Many groups --------------------------------------------------------------------------------------
