@@ -66,16 +66,6 @@ def test_no_candidate_is_good_enough(scores):
     assert "which no model meets" in said.stdout
 
 
-def test_one_file_per_model(table, scores, tmp_path):
-    other = tmp_path / "other.csv"
-    arrow_csv.write_csv(table.drop_columns("s").rename_columns(["y", "s", "x", "race"]), other)
-    say = ("alternatives", scores, other, "-y", "y", "-a", "race", "-s", "s", "--limit", "0.05")
-    held = json.loads(run(*say, "--json").stdout)
-    both = json.loads(run("alternatives", scores, *COLUMNS, "--limit", "0.05", "--json").stdout)
-    assert held["columns"]["name"] == ["scores", "other"]
-    assert held["columns"]["independence"] == both["columns"]["independence"]
-
-
 def test_what_does_not_go_together(scores):
     say = ("alternatives", scores, "-y", "y", "-a", "race")
     assert "There is one model only" in error(*say, "-s", "s", "--limit", "0.1")

@@ -144,17 +144,6 @@ def test_weights_that_make_a_pass_are_the_first_sentence(judge, gate):
     assert "fail" in text[first:] or "above the limit" in text[first:]
 
 
-def test_groups_of_another_file(tmp_path):
-    """Scores of the other file are not put on the groups of the first."""
-    t = plain()
-    t.to_csv(tmp_path / "old.csv", index=False)
-    t.sort_values("s").to_csv(tmp_path / "new.csv", index=False)
-    words = ("-s", "s", "-a", "a", "--estimator", "logistic")
-    text = error("compare", tmp_path / "old.csv", tmp_path / "new.csv", *words)
-    assert "The groups 'a' in" in text
-    assert "are not those of the first file" in text
-
-
 def test_two_limits_for_one_criterion(tmp_path):
     plain().to_csv(tmp_path / "t.csv", index=False)
     eh.Tolerance(independence=LIMIT).to_file(tmp_path / "limits.toml")

@@ -207,19 +207,16 @@ def _check_words(check: Mapping[str, Any]) -> str:
 
 @command
 def compare(
-    files: group.ModelFiles, columns: group.ModelColumns, pricing: group.Pricing,
+    file: group.OneFile, columns: group.ModelColumns, pricing: group.Pricing,
     about: group.About, measuring: group.Measuring, output: group.Output, gate: group.Gate,
 ) -> None:  # fmt: skip
     """Compare two or more models on the same rows: measures side by side, who gains, who loses.
 
-    The target, the groups and everything except the scores are taken from the first file.
-
-    For example: evenhand compare old.csv new.csv --target y --prediction s --sensitive race
-
-    Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
+    For example: evenhand compare scores.csv --target y --prediction old --prediction new
+    --sensitive race
     """
     rules = read_rules(group.Judging(**asdict(gate)), columns.target is not None)
-    data = load_models(files, columns)
+    data = load_models(file, columns)
     result = data.audit(dict(data.scores), measuring, pricing)
     show = partial(show_compare, result, rules.favorable)
     _conclude(result, data, rules, about, output, measuring.seed, show)

@@ -313,7 +313,7 @@ def show_frontier(
 
 @command
 def alternatives(
-    files: group.ModelFiles, columns: group.ModelColumns, limits: group.Limits,
+    file: group.OneFile, columns: group.ModelColumns, limits: group.Limits,
     pricing: group.Pricing, about: group.About, measuring: group.Measuring, output: group.Output,
 ) -> None:  # fmt: skip
     """Write down a search for less discriminatory alternatives: which model is chosen, and why.
@@ -327,7 +327,7 @@ def alternatives(
     """
     if columns.control:
         raise TableError("--control must be left out: alternatives are compared without controls.")
-    rows = load_models(files, columns)
+    rows = load_models(file, columns)
     result = rows.alternatives(measuring, pricing, limits)
     facts = {**rows.source_facts(), **run_facts(measuring.seed)}
     deliver(result, output, about=asdict(about), source=facts)

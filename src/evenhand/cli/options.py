@@ -71,13 +71,6 @@ class Group:
 
 
 OneFile = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")]
-ModelFiles = Annotated[
-    list[Path],
-    typer.Argument(
-        help="One file per model, with the same rows; or one file with several --prediction "
-        "columns."
-    ),
-]
 AuditedFiles = Annotated[
     list[str],
     typer.Argument(
@@ -161,7 +154,6 @@ class Columns(Roles):
     prediction: str | list[str] | None = None
     probability: Sequence[str] = ()
     drop: Sequence[str] = ()
-    key: str | None = None
     given: str | None = None
 
     @property
@@ -198,9 +190,8 @@ class ModelColumns(Columns):
     """Of several scores on the same rows."""
 
     prediction: list[str] = option(
-        "Column with the score; several for one file.", "-s", default=REQUIRED
+        "Column with the score of one model. Give it for each.", "-s", default=REQUIRED
     )
-    key: str | None = option("Column that names the rows, where files differ in order.", "--id")
 
 
 class TrainingColumns(Columns):

@@ -41,12 +41,8 @@ class TableRows:
         The options that name them.
     table : pyarrow Table
         All columns that were read, of the rows that are used.
-    models : dict of name → column
-        The scores in the table.
     dropped : int
         Rows left out because a number was missing.
-    others : tuple of Path
-        Further files that scores were read from.
     features : list of Column
         For training.
     """
@@ -54,9 +50,7 @@ class TableRows:
     source: Source
     named: Columns
     table: pa.Table
-    models: dict[str, str]
     dropped: int = 0
-    others: tuple[Path, ...] = ()
     features: list[Column] = field(default_factory=list)
 
     @cached_property
@@ -66,8 +60,8 @@ class TableRows:
 
     @cached_property
     def scores(self) -> dict[str, Vector]:
-        """Scores by the name of their model."""
-        return {model: self._read(name, "prediction") for model, name in self.models.items()}
+        """Scores by the name of their model, which is that of their column."""
+        return {name: self._read(name, "prediction") for name in self.named.predictions}
 
     def _read(self, name: str, role: str) -> Vector:
         return numbers(self.table, name, self.source.path, role)
@@ -184,8 +178,8 @@ class TableRows:
 
     @cached_property
     def files(self) -> list[dict[str, Any]]:
-        """Name, size and hash of every file that was read."""
-        return [file_facts(path) for path in (self.source.path, *self.others)]
+        """Name, size and hash of the file that was read."""
+        return [file_facts(self.source.path)]
 
     def provenance(self) -> dict[str, Any]:
         """For JSON: version, time and files."""
@@ -194,11 +188,10 @@ class TableRows:
     def source_facts(self) -> dict[str, Any]:
         """For the report."""
         facts = {"File": f"{self.source.path.name} ({self.source.describe()})"}
-        for path, known in zip((self.source.path, *self.others), self.files, strict=True):
-            name, changed = clean(path.name)[:60], last_changed(path)
-            if changed is not None:  # of a pipe nothing is known
-                facts[f"SHA-256 of {name}"] = known["sha256"]
-                facts[f"{name} last changed"] = f"{changed:%Y-%m-%d %H:%M UTC}"
+        name, changed = clean(self.source.path.name)[:60], last_changed(self.source.path)
+        if changed is not None:  # of a pipe nothing is known
+            facts[f"SHA-256 of {name}"] = self.files[0]["sha256"]
+            facts[f"{name} last changed"] = f"{changed:%Y-%m-%d %H:%M UTC}"
         facts["Target"] = clean(self.named.target or "none")
         if self.scores:
             facts["Prediction"] = ", ".join(short_names(list(self.scores), 60))
@@ -225,10 +218,6 @@ class TableRows:
 
 def load_scores(file: Path, columns: Columns) -> TableRows:
     """Scores, target, groups and whatever else is named; `--drop-missing` leaves out gaps."""
-    return _without_gaps(_read_scores(file, columns))
-
-
-def _read_scores(file: Path, columns: Columns) -> TableRows:
     bands, source = parse_bands(columns), _open(file, columns)
     imputed = list(dict.fromkeys(columns.probability))
     if len(imputed) == 1:
@@ -236,13 +225,13 @@ def _read_scores(file: Path, columns: Columns) -> TableRows:
             "--probability must be given once for each group, at least twice. Hint: for two groups "
             "give a column of each."
         )
-    used = [*columns.numbers.values(), *columns.predictions, *imputed, *columns.listed("key")]
+    used = [*columns.numbers.values(), *columns.predictions, *imputed]
     labels = list(dict.fromkeys([*columns.sensitive, *columns.listed("cluster")]))
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
     text = [name for name in labels if name not in used and name not in bands]
     wanted = [*used, *labels, *columns.control]
     table = read_table(source, wanted, text=text, missing=columns.missing)
-    return TableRows(source, columns, table, {name: name for name in columns.predictions})
+    return _without_gaps(TableRows(source, columns, table))
 
 
 def _open(file: Path, columns: Columns) -> Source:
@@ -251,7 +240,7 @@ def _open(file: Path, columns: Columns) -> Source:
     roles = {role: [name] for role, name in columns.numbers.items()}
     roles |= {role: columns.listed(role) for role in ("sensitive", "cluster", "control")}
     roles |= {"prediction": columns.predictions, "probability": [*columns.probability]}
-    for role, names in {**roles, "id": columns.listed("key")}.items():
+    for role, names in roles.items():
         for name in names:
             source.resolve(name, f"--{role}")
     return source
@@ -261,7 +250,7 @@ def _without_gaps(rows: TableRows) -> TableRows:
     """Only the rows where nothing is missing, which are all of them without --drop-missing."""
     named, table = rows.named, rows.table
     gaps = {(role, named.numbers[role]): np.isnan(v) for role, v in rows.numbers.items()}
-    gaps |= {("prediction", rows.models[m]): np.isnan(v) for m, v in rows.scores.items()}
+    gaps |= {("prediction", name): np.isnan(v) for name, v in rows.scores.items()}
     gaps |= {("cluster", n): table.column(n).is_null().to_numpy() for n in named.listed("cluster")}
     for (role, name), absent in gaps.items() if not named.drop_missing else ():
         if absent.any():
@@ -288,97 +277,22 @@ def _without_gaps(rows: TableRows) -> TableRows:
     return replace(rows, table=table.filter(~absent), dropped=int(absent.sum()))
 
 
-def load_models(files: Sequence[Path], columns: Columns) -> TableRows:
-    """Scores of each model on the rows of the first file."""
+def load_models(file: Path, columns: Columns) -> TableRows:
+    """Scores of each model on the same rows."""
     predictions = columns.predictions
-    if len(files) > 1 and len(predictions) > 1:
+    if len(predictions) < 2:
         raise TableError(
-            "Give either several files with one --prediction column, or one file with several."
+            "There is one model only. Hint: give a second --prediction column; for one model use "
+            "'evenhand audit'."
         )
-    if len(files) * len(predictions) < 2:
-        raise TableError(
-            "There is one model only. Hint: give a second file, or a second --prediction column; "
-            "for one model use 'evenhand audit'."
-        )
-    _check_distinct([str(path) for path in files], [str(path.resolve()) for path in files])
-    _check_distinct([f"--prediction {clean(name)[:60]}" for name in predictions], predictions)
-    first = _read_scores(files[0], columns)
-    if len(files) > 1:
-        stems = [path.name.split(".")[0] or path.name for path in files]
-        names = short_names(stems if len(set(stems)) == len(stems) else map(str, files), 60)
-        table = first.table
-        models = {names[0]: predictions[0]}
-        for path, name in zip(files[1:], names[1:], strict=True):
-            models[name] = f"{predictions[0]} of {path}"
-            table = table.append_column(models[name], [_matched(first, path)])
-        first = replace(first, table=table, models=models, others=tuple(files[1:]))
-    return _without_gaps(first)
-
-
-def _check_distinct(shown: Sequence[str], names: Sequence[str]) -> None:
-    for k, name in enumerate(names):
-        if name in names[:k]:
+    for k, name in enumerate(predictions):
+        if name in predictions[:k]:
             raise TableError(
-                f"{shown[k]!r} is given twice, so that a model would be compared with itself. Hint:"
-                " give each model once; for one model use 'evenhand audit'."
+                f"'--prediction {clean(name)[:60]}' is given twice, so that a model would be "
+                "compared with itself. Hint: give each model once; for one model use 'evenhand "
+                "audit'."
             )
-
-
-def _matched(first: TableRows, path: Path) -> Vector:
-    """The scores of another file, in the order of the first one's rows."""
-    named = first.named
-    prediction, target, key = named.predictions[0], named.target, named.key
-    source = open_table(path, named.separator)
-    columns = [source.resolve(prediction, "--prediction")]
-    columns += [source.resolve(key, "--id")] if key else []
-    columns += [target] if target in source.names and target is not None else []
-    labels = [name for name in named.sensitive if name in source.names]
-    text = [name for name in labels if name not in columns and name not in parse_bands(named)]
-    table = read_table(source, [*columns, *labels], text=text, missing=named.missing)
-    scores = numbers(table, prediction, path, "prediction")
-    gaps = np.isnan(scores)
-    if gaps.any() and not named.drop_missing:
-        raise TableError(
-            f"The prediction is missing in {int(gaps.sum()):,} of {len(gaps):,} rows of "
-            f"{str(path)!r}. Hint: leave these rows out with --drop-missing."
-        )
-    n = first.table.num_rows
-    if key is None and len(scores) != n:
-        raise TableError(
-            f"{str(path)!r} has {len(scores):,} rows and the first file {n:,}: they must be the "
-            "same rows. Hint: match them by a column with --id."
-        )
-    order = np.arange(n) if key is None else _order(first.table, table, key, path)
-    for name in labels:
-        mine, theirs = (t.column(name).to_pylist() for t in (first.table, table))
-        if any(mine[k] != theirs[row] for k, row in enumerate(order)):
-            raise TableError(
-                f"The groups {quote(name)} in {str(path)!r} are not those of the first file, so "
-                "the rows differ. Hint: if only their order does, match them by a column with --id."
-            )
-    if target in table.column_names and first.y is not None and target is not None:
-        theirs = numbers(table, target, path, "target")[order]
-        if not np.allclose(theirs, first.y, rtol=1e-6, atol=0, equal_nan=True):
-            raise TableError(
-                f"The targets in {str(path)!r} are not those of the first file, so the rows "
-                "differ. Hint: if only their order does, match them by a column with --id."
-            )
-    return scores[order]
-
-
-def _order(first: pa.Table, other: pa.Table, key: str, path: Path) -> NDArray[np.intp]:
-    """Where the rows of the first file are in another one."""
-    mine, theirs = (table.column(key).to_pylist() for table in (first, other))
-    place = {value: row for row, value in enumerate(theirs)}
-    if len(place) < len(theirs) or len(set(mine)) < len(mine):
-        raise TableError(f"--id {key!r} must name each row once; some values are repeated.")
-    absent = [value for value in mine if value not in place]
-    if absent:
-        raise TableError(
-            f"{len(absent):,} rows of the first file are not in {str(path)!r}, such as {key} "
-            f"{absent[0]!r}."
-        )
-    return np.array([place[value] for value in mine])
+    return load_scores(file, columns)
 
 
 def load_training(file: Path, columns: Columns) -> TableRows:
@@ -394,7 +308,7 @@ def load_training(file: Path, columns: Columns) -> TableRows:
     wanted = [*others, *columns.sensitive, *cluster, *features, *columns.control]
     text = [n for n in (*cluster, *columns.sensitive) if n not in others and n not in bands]
     table = read_table(source, wanted, text=text, missing=columns.missing)
-    rows = _without_gaps(TableRows(source, columns, table, {}))
+    rows = _without_gaps(TableRows(source, columns, table))
     (table,) = repeat_rows(rows.numbers.get("frequency"), table=rows.table)
     why = dict.fromkeys(columns.drop, "--drop says so")
     why |= dict.fromkeys(cluster, "--cluster names it")
