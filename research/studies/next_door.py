@@ -428,6 +428,108 @@ def metric_by_group(clustered: bool) -> Callable[..., Outcome]:
     return draw
 
 
+# Several of these at once ------------------------------------------------------------------------
+
+
+def families(rng: Random, n: int, size: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """The family of each row, and noise that is mostly the family's."""
+    family = np.arange(n) // size
+    return family, 0.8 * rng.normal(size=n // size)[family] + 0.6 * rng.normal(size=n)
+
+
+def controls_exposure_clusters(rng: Random, n: int) -> Outcome:
+    """A rate that is fair given a factor, of families with exposures of their own."""
+    family, noise = families(rng, n)
+    factor = rng.normal(size=n // 5)[family] + 0.5 * rng.normal(size=n)
+    a = (rng.random(n // 5)[family] < expit(factor)).astype(int)
+    exposure = rng.uniform(0.1, 1.0, n)
+    rate = 3.0 + 0.3 * factor + 0.3 * noise
+    result = eh.audit(
+        rng.poisson(exposure * np.maximum(rate, 0.0)).astype(float), rate, sensitive_features=a,
+        controls=pd.DataFrame({"factor": factor}), exposure=exposure, cluster=family,
+        estimator="logistic",
+    ).conditional.to_frame()  # fmt: skip
+    return read_entry(result, result["group"].iloc[0], "adjusted", 0.0)
+
+
+def inferred_with_controls(rng: Random, n: int) -> Outcome:
+    """A score that is fair given a factor, of groups that are guessed from it and from a name."""
+    factor, name = rng.normal(size=(2, n))
+    p = expit(factor + name)
+    s = 3.0 + 0.5 * factor + rng.normal(size=n)
+    try:
+        result = eh.audit(
+            rng.normal(size=n), s, controls=pd.DataFrame({"factor": factor}), estimator="logistic",
+            sensitive_features=eh.Proxy(np.column_stack([1 - p, p]), ["x", "y"], assume="guess"),
+        ).conditional.to_frame()  # fmt: skip
+    except ValueError:
+        return np.nan, np.nan, np.nan, np.nan, 0.0, True, False
+    return read_entry(result, result["group"].iloc[0], "adjusted", 0.0)
+
+
+def vanishing_group(rng: Random, n: int) -> Outcome:
+    """Month by month nothing changes, but one of three groups has no rows in the sixth."""
+    month = np.repeat(np.arange(12), n // 12)
+    a = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    a[month == 5] = rng.choice(2, n // 12, p=[0.6, 0.4])
+    day = pd.Timestamp("2025-01-15") + pd.to_timedelta(30.4 * month, unit="D")
+    s = rng.normal(size=n) + 0.3 * (a == 1)
+    watched = eh.monitor(
+        pd.DataFrame({"day": day, "a": a, "s": s}), time="day", period="month", y_pred="s",
+        sensitive_features="a",
+    )  # fmt: skip
+    return np.nan, np.nan, np.nan, np.nan, 0.0, False, bool(watched.alarms)
+
+
+def metric_in_weighted_families(rng: Random, n: int) -> Outcome:
+    """Root mean squared error of both groups, of families under weights."""
+    family, noise = families(rng, n)
+    a, w = rng.integers(0, 2, n // 5)[family], rng.lognormal(0.0, 0.5, n)
+    y = rng.normal(size=n)
+    result = eh.audit(
+        y, y + noise, sensitive_features=a, sample_weight=w, cluster=family, estimator="logistic"
+    ).by_group("root_mean_squared_error")
+    ends = np.array([*result.intervals.values()])
+    # Intervals hold for all groups at once: that of the worse one stands for both.
+    low, high = ends[np.argmax(np.maximum(ends[:, 0] - 1.0, 1.0 - ends[:, 1]))]
+    value = float(np.mean([*result.values.values()]))
+    return value, low, high, (high - low) / 4.48, 1.0, not np.isfinite(low + high), False
+
+
+def frequency_in_clusters(rng: Random, n: int) -> Outcome:
+    """Rows that stand for one to three people each, in families."""
+    family, noise = families(rng, n)
+    a, y = rng.integers(0, 2, n // 5)[family], rng.normal(size=n)
+    try:
+        result = eh.audit(
+            y, y + noise, sensitive_features=a, frequency=rng.integers(1, 4, n), cluster=family
+        )
+    except ValueError:
+        return np.nan, np.nan, np.nan, np.nan, 0.0, True, False
+    return read_measure(result.separation, 0.0)
+
+
+def age_in_clusters(rng: Random, n: int) -> Outcome:
+    """The age and the score of families, which have nothing to do with one another."""
+    family, noise = families(rng, n)
+    age = eh.Continuous(40.0 + 12.0 * families(rng, n)[1])
+    result = eh.audit(rng.normal(size=n), noise, sensitive_features=age, cluster=family)
+    return read_measure(result.independence, 0.0)
+
+
+def impact_of_inferred(rng: Random, n: int) -> Outcome:
+    """Mean scores by inferred groups, where the score depends on the guess alone."""
+    z = rng.normal(size=n)
+    p, grid = expit(1.5 * z), np.linspace(-8.0, 8.0, 4001)
+    s = 0.5 * z + rng.normal(size=n)
+    guess = eh.Proxy(np.column_stack([1 - p, p]), ["x", "y"], assume="guess")
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=guess, estimator="logistic")
+    number = result.impact(reference="x").get("mean_difference", "y")
+    share = expit(1.5 * grid) * norm.pdf(grid)
+    truth = float(2.0 * (share @ (0.5 * grid)) / share.sum())
+    return number.value, number.low, number.high, number.stderr, truth, not number.defined, False
+
+
 # Entries of tables --------------------------------------------------------------------------------
 
 
@@ -591,6 +693,36 @@ CASES = [
     Case("gates", "rate of .95, group of 40", "verdict", 1_000, rate_near_one),
     Case("by group", "mean absolute error", "interval", 1_000, metric_by_group(False)),
     Case("by group", "mean absolute error in families", "interval", 1_000, metric_by_group(True)),
+    Case(
+        "several at once",
+        "controls, exposure, clusters",
+        "interval",
+        2_000,
+        controls_exposure_clusters,
+        200,
+    ),
+    Case(
+        "several at once",
+        "inferred groups, controls",
+        "interval",
+        2_000,
+        inferred_with_controls,
+        200,
+    ),
+    Case("several at once", "monitor, a group that vanishes", "size", 4_800, vanishing_group, 200),
+    Case(
+        "several at once",
+        "RMSE by group, clusters, weights",
+        "interval",
+        1_000,
+        metric_in_weighted_families,
+        200,
+    ),
+    Case("several at once", "frequencies, clusters", "size", 1_000, frequency_in_clusters, 200),
+    Case("several at once", "age, clusters", "size", 1_000, age_in_clusters, 200),
+    Case(
+        "several at once", "impact of inferred groups", "interval", 2_000, impact_of_inferred, 200
+    ),
     Case("tables", "calibration slope, unequal spread", "interval", 800, slope(False)),
     Case("tables", "calibration slope, weights", "interval", 800, slope(True)),
     Case("tables", "calibration slope, lognormal claims", "interval", 800, slope_of_premiums),
