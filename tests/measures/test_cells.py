@@ -348,6 +348,15 @@ def test_tables_come_back_from_files_and_in_any_order(cells, tmp_path):
     assert eh.Cells.from_arrow(mixed) == cells
 
 
+def test_a_few_huge_values_have_a_scale():
+    """Fewer than one in a hundred, whose squares overflow."""
+    s = np.zeros(400)
+    s[:2] = 1e300, -1e300
+    y = np.random.default_rng(0).normal(size=400)
+    cells = eh.Cells.from_rows(y, s, sensitive_features=np.arange(400) % 2, edges=16)
+    assert cells.n == 400
+
+
 def test_scales_of_odd_variables():
     constant = Axis.from_values(np.full(10, 3.0), 512)
     assert constant.scale == 1.0

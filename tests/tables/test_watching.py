@@ -144,6 +144,18 @@ def test_days_and_months_that_cannot_be_told_apart(frame):
         eh.monitor(text, **NAMES)
 
 
+def test_dates_of_several_types_are_read_as_text():
+    """A column of objects: texts of dates, and a date among them."""
+    rng = np.random.default_rng(0)
+    day = np.datetime64("2024-01-01") + np.arange(400)
+    mixed = [day[k].item() if k == 150 else str(day[k]) for k in range(400)]
+    table = pd.DataFrame({"d": pd.Series(mixed, dtype=object), "s": rng.normal(size=400),
+                          "a": ["p", "q"] * 200})  # fmt: skip
+    names = {"time": "d", "y_pred": "s", "sensitive_features": "a", "estimator": "logistic"}
+    whole = eh.monitor(table.assign(d=day), period="quarter", **names)
+    assert eh.monitor(table, period="quarter", **names).to_dict() == whole.to_dict()
+
+
 def test_files_are_read_one_at_a_time(days, monkeypatch):
     """No more than one day is held while the next is read."""
     from evenhand.tables import monitor as module

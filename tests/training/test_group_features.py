@@ -234,3 +234,10 @@ def test_posterior_with_metadata_routing_on(regression):
     with sklearn.config_context(enable_metadata_routing=True):
         model.fit(X, y, sensitive_features=a, sample_weight=weight)
         np.testing.assert_array_equal(model.predict(X), expected)
+
+
+@pytest.mark.parametrize("kind", ["both", pd.NA, np.array(["posterior"])])
+def test_an_unknown_kind_is_refused(regression, kind):
+    X, y, a = regression
+    with pytest.raises(ValueError, match="`group_features` must be None, 'posterior' or 'attrib"):
+        FairRidge(group_features=kind).fit(X, y, sensitive_features=a)

@@ -300,7 +300,10 @@ def _spread(values: Vector) -> float:
     q = np.quantile(values, (0.01, 0.25, 0.75, 0.99))
     if q[2] > q[1]:
         return float(q[2] - q[1]) / 1.349
-    return float(q[3] - q[0]) / 4.65 if q[3] > q[0] else float(np.std(values))
+    if q[3] > q[0]:
+        return float(q[3] - q[0]) / 4.65
+    unit = float(np.abs(values).max()) or 1.0  # squares of a few huge values overflow
+    return unit * float(np.std(values / unit))
 
 
 def _line(s: Vector, y: Vector) -> float:

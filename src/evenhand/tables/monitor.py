@@ -113,7 +113,7 @@ def _date_format(rows: Any, time: str) -> str:
     """The one way of writing dates that the first texts are all written in."""
     few = rows.select(time).filter(~nw.col(time).is_null()).head(_LOOKED_AT)
     few = few if isinstance(few, nw.DataFrame) else nw.from_native(Engine(few).run(few))
-    texts = few[time].to_list()
+    texts = few[time].cast(nw.String).to_list()  # objects may be of several types
 
     def reads(form: str) -> bool:
         try:

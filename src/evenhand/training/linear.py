@@ -30,6 +30,7 @@ from .._core.validation import (
     check_index,
     check_nonnegative,
     check_positive_integer,
+    is_one_of,
 )
 from ..data.criteria import CONDITIONAL
 from ..data.encoding import read_controls
@@ -101,7 +102,7 @@ KINDS = ("posterior", "attribute")
 
 def check_kind(kind: str | None) -> None:
     """Refuse an unknown kind of group features."""
-    if kind is not None and kind not in KINDS:
+    if kind is not None and not is_one_of(kind, KINDS):
         raise InputError(
             "group_features", f"be None, {' or '.join(map(repr, KINDS))}, got {kind!r}"
         )
