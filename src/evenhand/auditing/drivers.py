@@ -18,7 +18,6 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 from scipy.special import ndtri
-from scipy.stats import rankdata
 from sklearn.model_selection import KFold, cross_val_predict
 
 from .._core.arrays import Rows, Vector
@@ -165,32 +164,6 @@ def _levels_information(level: Rows, groups: Groups) -> tuple[float, float]:
     return max(1.0 - left, -0.1), standard_error(psi, groups.weight, groups.cluster)
 
 
-def explain_target(column: Any, name: str, y: Vector, weight: Vector | None) -> float:
-    """Share of the variance of y's ranks that one column explains, held out.
-
-    Near 1, it is the target in disguise. Of ranks, since a few large values of a skewed target
-    are most of its variance, and hard to meet even by its own logarithm.
-    """
-    from sklearn.tree import DecisionTreeRegressor
-
-    y = rankdata(y)
-    encoder = TableEncoder(min_level_rows=1).fit(_table(column, name))
-    if encoder.columns_[0].kind == "left out" or len(y) < 50:
-        return 0.0
-    Z = encoder.transform(_table(column, name))
-    model = DecisionTreeRegressor(max_leaf_nodes=64, min_samples_leaf=5, random_state=0)
-    rows = np.random.default_rng(0).permutation(len(y))[:20_000]
-    predicted = cross_val_predict(model, Z[rows], y[rows], cv=3)
-    return _explained(y[rows], predicted, None if weight is None else weight[rows], 0.0)
-
-
-def _explained(y: Vector, predicted: Vector, weight: Vector | None, constant: float) -> float:
-    """R² of predictions; `constant` for a target that does not vary."""
-    if y.min() == y.max():
-        return constant
-    return R2.value(y, predicted, weight)
-
-
 def _table(column: Any, name: str) -> Any:
     return column[:, None] if isinstance(column, np.ndarray) else column.alias(name).to_frame()
 
@@ -260,14 +233,10 @@ def _surrogate(
     folds = KFold(5, shuffle=True, random_state=seed)
     held_out = cross_val_predict(model, table.X, score, cv=folds)
     model.fit(table.X, score)
-    r2 = _explained(score, held_out, weight, 1.0)
+    r2 = 1.0 if score.min() == score.max() else R2.value(score, held_out, weight)
     replaced = _replaced(model.predict, table, n_values)
     fitted = replaced.score
     return Closing(score, lambda name: score - (fitted - replaced.without(name)), r2)
-
-
-# A single feature that explains so much of the target is likely to be the target.
-LEAK = 0.95
 
 
 @dataclass(frozen=True)
@@ -292,16 +261,12 @@ class Driver:
         Part of the group's mean score less that of the reference.
     criteria : dict of criterion → Part
         Part of the normalized information; negative where the feature hides a disparity.
-    leak : float
-        Share of the variance of the target's ranks that the feature explains by itself; NaN
-        without a target.
     """
 
     feature: str
     stands_in: Part
     gaps: dict[str, Part]
     criteria: dict[str, Part]
-    leak: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -366,11 +331,6 @@ class Drivers(Tabled, Paged):
         left = whole - sum(d.gaps[self.widest].value for d in self.drivers)
         return 0.0 if abs(left) < 1e-12 * abs(whole) else left  # but for rounding
 
-    @property
-    def leaks(self) -> list[str]:
-        """Features that are almost the target."""
-        return [driver.feature for driver in self.drivers if driver.leak > LEAK]
-
     def _columns(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {"feature": [d.feature for d in self.drivers]}
         for d in self.drivers:
@@ -379,7 +339,6 @@ class Drivers(Tabled, Paged):
                 ends = zip(("", "_low", "_high"), (part.value, *part.interval), strict=True)
                 for end, value in ends:
                     columns.setdefault(f"{name}{end}", []).append(value)
-        columns["leak"] = [d.leak for d in self.drivers]
         return columns
 
     def to_dict(self) -> dict[str, Any]:
@@ -424,7 +383,7 @@ def drivers(
         that have no path.
     sensitive_features : array, series, frame or Proxy
     y_true : (n,) array, optional
-        Targets: for criteria that need them, and for leaks.
+        Targets, for criteria that need them.
     sample_weight, cluster : (n,) arrays, optional
         As for :func:`audit`.
     criteria : sequence of str, optional
@@ -566,13 +525,12 @@ class _Whole:
         moved = self.score - without
         # A mean of equal scores is off by its rounding.
         moved[np.abs(moved) <= 1e-13 * np.abs(self.score).max()] = 0.0
-        y, groups = self.sample.target, self.sample.groups
+        groups = self.sample.groups
         return Driver(
             feature=name,
             stands_in=_part(*stand_in(column, name, groups, self.estimator), self.z, least=0.0),
             gaps=self.gap_parts(moved),
             criteria=self.criterion_parts(self.entropies(self.score - moved)),
-            leak=math.nan if y is None else explain_target(column, name, y, self.sample.weight),
         )
 
 

@@ -15,7 +15,7 @@ from .charts import Bar, Chart, bar_chart
 from .markup import asset, element, join, label, page
 from .page import About, about_section, made_with
 from .view import Figure, Lead, Name, Note, Table, View, section, view_of
-from .words import clean, fixed, group_name, number, percent, short_names, span, with_interval
+from .words import fixed, group_name, number, percent, short_names, span, with_interval
 
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers, Part
@@ -91,19 +91,11 @@ def _starred(part: Part) -> str:
 
 
 def _driver_notes(result: Drivers) -> list[str]:
-    """Why parts need not add up, leaks of the target, copies, and what else there is to say."""
-    from ..auditing.drivers import LEAK
-
-    leaks = [
-        f"{clean(repr(feature))} explains more than {100 * LEAK:.0f}% of the target by itself. Is "
-        "it known before the outcome is?"
-        for feature in result.leaks
-    ]
+    """Why parts need not add up, copies, and what else there is to say."""
     return [
         f"The parts add up to all but {number(result.remainder, 3)} of the gap: what several "
         "features do together is counted for each of them or for none. Parts of a criterion do not "
         "add up.",
-        *leaks,
         *result.notes,
     ]
 
