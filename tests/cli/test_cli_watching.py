@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("typer")
 import pandas as pd
-import pyarrow as pa
 from typer.testing import CliRunner
 
 import evenhand as eh
@@ -43,18 +42,6 @@ def run(*words):
     return runner.invoke(app, [str(word) for word in words])
 
 
-def test_drivers(scores, tmp_path):
-    few = tmp_path / "few.csv"
-    few.write_text("".join(scores.read_text().splitlines(keepends=True)[:801]))
-    scores = few
-    done = run("drivers", scores, "-s", "premium", "-a", "region", "-y", "loss", "--drop", "date")
-    assert done.exit_code == 0, done.output
-    assert "Drivers of the score by region: 2 features." in done.output
-    found = run("drivers", scores, "-s", "premium", "-a", "region", "--drop", "date", "--json",
-                "--drop", "loss")  # fmt: skip
-    assert json.loads(found.stdout)["drivers"][0]["feature"] == "mileage"
-
-
 def test_clusters_and_the_estimator(scores, tmp_path):
     path = tmp_path / "scores.csv"
     frame = pd.read_csv(scores)
@@ -85,14 +72,6 @@ def test_a_tolerance_is_watched(scores, tmp_path):
     assert "--limit and --tolerance must not both" in run(*words, "--limit", "drift=0.1").output
     eh.Tolerance(smd=(-0.1, 0.1)).to_file(tmp_path / "t.toml", force=True)
     assert "`limits` must be on what is watched" in " ".join(run(*words).output.split())
-
-
-def test_drivers_without_features(scores, tmp_path):
-    path = tmp_path / "few.csv"
-    pd.read_csv(scores)[["region", "premium"]].to_csv(path, index=False)
-    done = run("drivers", path, "-s", "premium", "-a", "region")
-    assert done.exit_code == 2
-    assert "has no column left to use as a feature" in done.output
 
 
 def test_monitor(scores, tmp_path):
@@ -180,34 +159,6 @@ def test_monitor_of_an_engine(counted, scores):
         assert look["value"] == pytest.approx(same["value"], abs=1e-3)
     missing = run("monitor", counted / "*.csv", "-s", "premium", "-a", "region")
     assert "Missing option '--time'" in missing.output
-
-
-def test_drivers_of_a_model(scores, tmp_path):
-    from evenhand.data.encoding import encode, fit_columns
-    from evenhand.training.model_files import TableModel
-
-    frame = pd.read_csv(scores)
-    features = pa.Table.from_pandas(frame[["mileage", "fuel"]])
-    columns = fit_columns(features, ["mileage", "fuel"])
-    X, _ = encode(features, columns)
-    fitted = eh.FairRidge(fairness_weight=0.0).fit(
-        X, frame["premium"], sensitive_features=frame["region"]
-    )
-    model = TableModel(fitted, tuple(columns), "premium", ("region",))
-    model.save(tmp_path / "model.json")
-    page = tmp_path / "d.html"
-    done = run(
-        "drivers", scores, "--model", tmp_path / "model.json", "-a", "region", "--html", page
-    )
-    assert done.exit_code == 0, done.output
-    assert "Drivers of the score by region: 2 features." in done.output
-    assert "Which features carry the gap" in page.read_text()
-    again = run(
-        "drivers", scores, "--model", tmp_path / "model.json", "-a", "region", "--html", page
-    )
-    assert again.exit_code == 2
-    neither = run("drivers", scores, "-a", "region")
-    assert "Give either --prediction or --model." in " ".join(neither.output.split())
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def root(
 
 for _function in (
     audits.audit, audits.compare, models.frontier, models.alternatives, models.pack,
-    audits.tolerance, tables.cells, models.predict, models.demo, audits.drivers, tables.monitor,
+    audits.tolerance, tables.cells, models.predict, models.demo, tables.monitor,
 ):  # fmt: skip
     app.command()(_function)
 

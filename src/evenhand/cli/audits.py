@@ -1,4 +1,4 @@
-"""The commands `audit`, `compare`, `tolerance` and `drivers`."""
+"""The commands `audit`, `compare` and `tolerance`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._core.files import TableError, write_text
-from .._core.progress import waiting
 from ..report.view import Table, View, view_of
-from ..tables.readers import open_table, read_table
-from ..training.model_files import load_table_model
 from . import options as group
 from .options import as_number, option, parse_limits
 from .rows import TableRows, load_models, load_scores
 from .tables import Asked
 from .terminal import (
     command,
-    deliver,
     leave,
     note,
     run_facts,
@@ -386,57 +382,3 @@ def _clause(text: str) -> tuple[str, Any]:
             "independence=0.01"
         )
     return name.strip(), numbers[0] if len(numbers) == 1 else numbers
-
-
-# ------------------------------------------------------------------------------------------------
-# Which features carry a disparity.
-
-
-class DriverOptions(group.DriverColumns, group.Seeded):
-    """What drivers are of."""
-
-    model: Path | None = option("model.json of 'evenhand frontier', in place of a score.")
-
-
-@command
-def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -> None:
-    """Find the features that carry a disparity of a score.
-
-    With a --model these are its features. With a score alone every other column is one, and a
-    surrogate of the score is fitted to them; it says how much of the score they explain.
-
-    For example: evenhand drivers scores.csv --prediction premium --sensitive region --target loss
-
-    Or: evenhand drivers policies.csv --model fair/model.json --sensitive region --html drivers.html
-    """
-    from ..auditing.drivers import drivers as find
-
-    if (columns.prediction is None) == (columns.model is None):
-        raise typer.BadParameter("Give either --prediction or --model.")
-    source = open_table(file, columns.separator)
-    roles = ("prediction", "target", "weight", "cluster")
-    names = {role: name for role in roles for name in columns.listed(role)}
-    for role, name in names.items():
-        source.resolve(name, f"--{role}")
-    groups = [source.resolve(name, "--sensitive") for name in columns.sensitive]
-    model: Any = None if columns.model is None else load_table_model(columns.model)
-    if model is None:
-        taken = [*names.values(), *groups, *(source.resolve(n, "--drop") for n in columns.drop)]
-        features = [name for name in source.names if name not in taken]
-    else:
-        features = [source.resolve(name, "The model") for name in model.needs]
-    if not features:
-        raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
-    text = [*groups, *([] if model is None else model.text)]
-    table = read_table(
-        source, [*names.values(), *groups, *features], text=text, missing=columns.missing
-    )
-    given = {r: table.column(n).to_numpy(zero_copy_only=False) for r, n in names.items()}
-    with waiting("Closing paths"):
-        result = find(
-            given.get("prediction", model), table.select(features),
-            sensitive_features=table.select(groups), y_true=given.get("target"),
-            sample_weight=given.get("weight"), cluster=given.get("cluster"),
-            random_state=columns.seed,
-        )  # fmt: skip
-    deliver(result, output)

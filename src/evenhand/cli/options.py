@@ -211,15 +211,6 @@ class TrainingColumns(Columns):
     )
 
 
-class DriverColumns(Roles):
-    """Of a score whose features are looked at."""
-
-    cluster: str | None = option(CLUSTER)
-    drop: list[str] = option("Column that is no feature. May be given again.", default=[])
-    separator: str | None = option(SEPARATOR)
-    prediction: str | None = option("Column with the score; or see --model.", "-s")
-
-
 class CountedColumns(Roles):
     """Of a table that is counted into cells."""
 
