@@ -105,3 +105,8 @@ def test_rows_for_a_verdict_are_the_fewest_that_do(effect):
 def test_bad_plans(options, message):
     with pytest.raises(ValueError, match=message):
         eh.rows_needed(**{"effect": 0.01, "shares": [0.5, 0.5], **options})
+
+
+def test_the_smallest_levels_have_a_number():
+    few = eh.rows_needed(0.01, [0.5, 0.5], tolerance=0.1, level=1e-9)
+    assert few < eh.rows_needed(0.01, [0.5, 0.5], tolerance=0.1, level=1e-320) < 100 * few

@@ -98,7 +98,8 @@ def rows_needed(
             f"`effect` must differ from the tolerance, got {effect:g} for both: no number of rows "
             "tells a value from itself. Hint: plan for a score at half the tolerance."
         )
-    z, more, limit = float(ndtri(1.0 - level)), float(ndtri(power)), tolerance
+    # −Φ⁻¹(level), as 1 − level is 1 for the smallest levels.
+    z, more, limit = -float(ndtri(level)), float(ndtri(power)), tolerance
     terms = _TERMS * (len(p) - 1)
 
     def spread(value: float, n: int) -> float:
