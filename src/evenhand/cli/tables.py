@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -150,29 +150,18 @@ class Asked:
 
     def audit(self, measuring: group.Measuring, judging: group.Judging) -> Any:
         """An Audit of the counts."""
-        from ..auditing.audits import audit, beside_plain
-        from ..tables.audit_table import conditional_of
+        from ..auditing.audits import audit
+        from ..tables.audit_table import audit_counts
 
         how: dict[str, Any] = {
             "estimator": measuring.estimator, "confidence_level": measuring.confidence,
-            "random_state": measuring.seed,
+            "random_state": measuring.seed, "reference": judging.reference or "largest",
         }  # fmt: skip
-        with waiting("Measuring"):
-            result: Any = audit(self.cells, **how)
-        if not self.are_cells:
-            columns: Any = self.columns
-            alone = replace(self, columns=replace(columns, weight=None, frequency=None))
-            names = {"sample_weight": self.named("weight"), "frequency": self.named("frequency")}
-            again = partial(alone.audit, measuring, judging)
-            result = beside_plain({"": result}, names, again)[""]
-        controls = self.named("control")
-        if not controls:
-            return result
-        names = column_names(self.columns)
-        del names["y_true"]
-        how["reference"] = judging.reference or "largest"
-        given = conditional_of(self.table, controls, self.cells.edges, how, **names)
-        return replace(result, conditional=given)
+        if self.are_cells:
+            with waiting("Measuring"):
+                return audit(self.cells, **how)
+        controls = self.named("control") or None
+        return audit_counts(self.table, self.cells, how, controls, **column_names(self.columns))
 
     def provenance(self) -> dict[str, Any]:
         """For JSON: version, time and files."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,19 +105,38 @@ def audit_table(
         "sample_weight": sample_weight, "frequency": frequency,
         "missing": missing, "assume": assume,
     }  # fmt: skip
-    cells = cells_of(table, **arguments)
+    how = {"estimator": estimator, "confidence_level": confidence_level}
+    return audit_counts(table, cells_of(table, **arguments), how, controls, **arguments)
+
+
+def audit_counts(
+    table: Any, cells: Cells, how: dict[str, Any], controls: Any, **names: Any
+) -> Audit:
+    """An audit of a table's cells, with what it would be without weights and frequencies.
+
+    Parameters
+    ----------
+    table, controls
+        As in :func:`audit_table`.
+    cells : Cells
+    how : dict
+        Of :func:`evenhand.audit`: estimator, confidence_level, random_state and reference.
+    **names : str
+        As in :func:`cells_of`.
+    """
     with waiting("Measuring"):
-        found = audit(cells, estimator=estimator, confidence_level=confidence_level)
+        found = audit(cells, **how)
     assert isinstance(found, Audit)
-    plainly = {**arguments, "controls": controls, "sample_weight": None, "frequency": None}
-    again = partial(audit_table, table, **plainly, estimator=estimator)
-    counted = {"sample_weight": sample_weight, "frequency": frequency}
+    counted = {name: names[name] for name in ("sample_weight", "frequency")}
+
+    def again() -> Audit:
+        plain = {**names, **dict.fromkeys(counted)}
+        return audit_counts(table, cells_of(table, **plain), how, controls, **plain)
+
     found = beside_plain({"": found}, counted, again)[""]
     if controls is None:
         return found
-    how = {"estimator": estimator, "confidence_level": confidence_level}
-    given = conditional_of(table, controls, cells.edges, how, **arguments)
-    return replace(found, conditional=given)
+    return replace(found, conditional=conditional_of(table, controls, cells.edges, how, **names))
 
 
 def conditional_of(
@@ -132,10 +150,8 @@ def conditional_of(
         As in :func:`audit_table`.
     edges : Edges
         Of the cells without controls.
-    how : dict
-        Of :func:`evenhand.audit`: estimator, confidence_level, random_state and reference.
-    **names : str
-        As in :func:`audit_table`.
+    how, **names
+        As in :func:`audit_counts`.
     """
     columns = columns_of(**{**names, "y_true": None}, controls=controls)
     opened = open_table(table, columns)
