@@ -173,17 +173,6 @@ def dressing() -> str:
     return table(heads, [*body, ["all", *map(str, total.values())]])
 
 
-def metrics() -> str:
-    """Coverage of metrics by group."""
-    head = ["metric", "rows are", "both values at once", "gap", "ratio"]
-    rows = [
-        [f"`{r['metric']}`", {"rows": "independent"}.get(r["design"], f"in {r['design']} of 5"),
-         *(count(r[key], r["replications"]) for key in ("values", "gap", "ratio"))]
-        for r in read_table("metrics")
-    ]  # fmt: skip
-    return table(head, rows)
-
-
 def verdicts_edge() -> str:
     """Wrong verdicts at the edge of the tolerance."""
     head = ["clause", "rows or clusters", "groups", "design", "wrong pass", "wrong fail"]
@@ -296,7 +285,7 @@ SECTIONS = {
         "small_samples_summary": small_samples_summary,
         "small_samples": small_samples,
     },
-    "verdicts": {"verdicts_edge": verdicts_edge, "metrics": metrics, "dressing": dressing},
+    "verdicts": {"verdicts_edge": verdicts_edge, "dressing": dressing},
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
     "limits": {"next_door": next_door},
