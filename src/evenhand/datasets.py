@@ -173,13 +173,11 @@ class SyntheticData(NamedTuple):
 
 
 def make_bivariate_normal(
-    n_samples: int = 1000,
-    *,
-    share: float | Sequence[float] = 0.4,
+    n_samples: int = 1000, *, share: float | Sequence[float] = 0.4,
     means: ArrayLike = ((0.0, 0.0), (0.8, 1.0)),
     covariances: ArrayLike = (((1.0, 0.7), (0.7, 1.0)), ((1.0, 0.4), (0.4, 0.8))),
     random_state: Any = None,
-) -> SyntheticData:
+) -> SyntheticData:  # fmt: skip
     """A ~ shares, (Y, S) | A = k ~ N(means_k, covariances_k): the joint distribution of the paper.
 
     Differences in means are differences in base rate (of Y) and in score (of S); differences in

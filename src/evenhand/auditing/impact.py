@@ -400,17 +400,11 @@ class Impact(Tabled):
 
 
 def impact_table(
-    rows: AuditedRows,
-    *,
-    reference: str = "largest",
-    at: Sequence[Any] = ("median",),
-    favorable: str = "high",
-    cutoffs: Sequence[float] = (),
-    smallest: float = SMALLEST,
-    confidence_level: float = 0.95,
-    sensitive_name: str = "group",
+    rows: AuditedRows, *, reference: str = "largest", at: Sequence[Any] = ("median",),
+    favorable: str = "high", cutoffs: Sequence[float] = (), smallest: float = SMALLEST,
+    confidence_level: float = 0.95, sensitive_name: str = "group",
     statistics: Sequence[str] = tuple(STATISTICS),
-) -> Impact:
+) -> Impact:  # fmt: skip
     """The table of :meth:`Audit.impact`, from the rows of an audit."""
     check_favorable(favorable)
     wanted = read_cutoffs(at, cutoffs)

@@ -388,16 +388,10 @@ def _read_period(
 
 
 def judge(
-    series: Mapping[str, Cells],
-    total: Cells,
-    *,
-    criteria: Sequence[str],
-    limits: Mapping[str, float] | Tolerance | None,
-    level: float,
-    estimator: Any,
-    notes: Sequence[str] = (),
-    samples: Mapping[str, tuple[Sample, Rows]] | None = None,
-) -> Monitor:
+    series: Mapping[str, Cells], total: Cells, *, criteria: Sequence[str],
+    limits: Mapping[str, float] | Tolerance | None, level: float, estimator: Any,
+    notes: Sequence[str] = (), samples: Mapping[str, tuple[Sample, Rows]] | None = None,
+) -> Monitor:  # fmt: skip
     """Measure each period of a series of cells and replay all looks.
 
     Parameters

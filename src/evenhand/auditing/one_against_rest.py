@@ -57,15 +57,9 @@ class OneAgainstRest:
 
 
 def worst_against_rest(
-    criteria: Sequence[Criterion],
-    variables: Mapping[str, Vector],
-    groups: Groups,
-    names: Sequence[str],
-    estimation: EntropyEstimator,
-    *,
-    seed: int,
-    **how: Any,
-) -> dict[str, OneAgainstRest]:
+    criteria: Sequence[Criterion], variables: Mapping[str, Vector], groups: Groups,
+    names: Sequence[str], estimation: EntropyEstimator, *, seed: int, **how: Any,
+) -> dict[str, OneAgainstRest]:  # fmt: skip
     """For each criterion the group or level that differs most from all others.
 
     Parameters

@@ -176,14 +176,9 @@ class Audit(Shown):
         return measures
 
     def impact(
-        self,
-        reference: str = "largest",
-        at: Any = ("median",),
-        favorable: str = "high",
-        *,
-        cutoffs: Any = (),
-        smallest: float = SMALLEST,
-    ) -> Impact:
+        self, reference: str = "largest", at: Any = ("median",), favorable: str = "high", *,
+        cutoffs: Any = (), smallest: float = SMALLEST,
+    ) -> Impact:  # fmt: skip
         """Each group against a reference: SMD, means, actual over expected, impact and odds ratios.
 
         Intervals are simultaneous over the groups, for each number by itself: the largest t by the
@@ -341,15 +336,9 @@ class Audit(Shown):
         return view("plot_audit")(self)
 
     def to_html(
-        self,
-        path: Any,
-        *,
-        force: bool = False,
-        tolerance: Tolerance | None = None,
-        favorable: str | None = None,
-        about: Any = None,
-        drivers: Drivers | None = None,
-    ) -> Any:
+        self, path: Any, *, force: bool = False, tolerance: Tolerance | None = None,
+        favorable: str | None = None, about: Any = None, drivers: Drivers | None = None,
+    ) -> Any:  # fmt: skip
         """Write the audit as one self-contained page, to mail, to print or to sign.
 
         Parameters
@@ -484,14 +473,9 @@ class AuditSet(Mapping[str, Audit], Shown):
         }
 
     def to_html(
-        self,
-        path: Any,
-        *,
-        force: bool = False,
-        tolerance: Tolerance | None = None,
-        favorable: str | None = None,
-        about: Any = None,
-    ) -> Any:
+        self, path: Any, *, force: bool = False, tolerance: Tolerance | None = None,
+        favorable: str | None = None, about: Any = None,
+    ) -> Any:  # fmt: skip
         """Write all audits, side by side and one by one, as one self-contained page.
 
         Parameters

@@ -221,8 +221,7 @@ class Grid(group.Counting):
 @command
 def cells(
     files: Annotated[
-        list[str],
-        typer.Argument(help="Parquet or CSV files, or a pattern in quotes."),
+        list[str], typer.Argument(help="Parquet or CSV files, or a pattern in quotes.")
     ],
     columns: group.CellColumns,
     writing: group.Writing,

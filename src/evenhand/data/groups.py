@@ -335,14 +335,9 @@ class Groups:
 
 
 def resolve_groups(
-    sensitive_features: Any,
-    *,
-    n_rows: int,
-    sample_weight: ArrayLike | None = None,
-    cluster: Any = None,
-    require_two: bool = True,
-    warn: bool = True,
-) -> Groups:
+    sensitive_features: Any, *, n_rows: int, sample_weight: ArrayLike | None = None,
+    cluster: Any = None, require_two: bool = True, warn: bool = True,
+) -> Groups:  # fmt: skip
     """Read any accepted form of `sensitive_features` into :class:`Groups`.
 
     Parameters

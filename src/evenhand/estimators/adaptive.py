@@ -130,11 +130,8 @@ class Adaptive:
         return "Adaptive()"
 
     def row_losses(
-        self,
-        variables: Mapping[str, Array],
-        conditions: Sequence[Condition],
-        groups: Groups,
-    ) -> dict[Condition, RowLosses]:
+        self, variables: Mapping[str, Array], conditions: Sequence[Condition], groups: Groups,
+    ) -> dict[Condition, RowLosses]:  # fmt: skip
         """Estimate H(A|Z) for every condition asked for."""
         refuse_many_variables(conditions, "auto")
         found: dict[Condition, RowLosses] = {}
@@ -144,11 +141,8 @@ class Adaptive:
         return {condition: found[condition] for condition in conditions}
 
     def _row_losses(
-        self,
-        variables: Mapping[str, Array],
-        conditions: Sequence[Condition],
-        groups: Groups,
-    ) -> dict[Condition, RowLosses]:
+        self, variables: Mapping[str, Array], conditions: Sequence[Condition], groups: Groups,
+    ) -> dict[Condition, RowLosses]:  # fmt: skip
         names = sorted({name for condition in conditions for name in condition})
         data = prepare(groups)
         # Clusters change the scale of the weights from one grouping to the next.

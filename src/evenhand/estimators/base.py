@@ -43,11 +43,9 @@ class BasisClassifier(BaseEstimator, ABC):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
     def row_losses(
-        self,
-        variables: Mapping[str, NDArray[np.float64]],
-        conditions: Sequence[Condition],
+        self, variables: Mapping[str, NDArray[np.float64]], conditions: Sequence[Condition],
         groups: Groups,
-    ) -> dict[Condition, RowLosses]:
+    ) -> dict[Condition, RowLosses]:  # fmt: skip
         """−log ρ(aᵢ|zᵢ) per row for every condition; see `evenhand.estimators.estimation`."""
         if self.losses not in LOSSES:
             raise ValueError(f"`losses` must be one of {', '.join(LOSSES)}, got {self.losses!r}.")

@@ -78,11 +78,9 @@ class EntropyEstimator(Protocol):
     """The seam between measures and estimators."""
 
     def row_losses(
-        self,
-        variables: Mapping[str, NDArray[np.float64]],
-        conditions: Sequence[Condition],
+        self, variables: Mapping[str, NDArray[np.float64]], conditions: Sequence[Condition],
         groups: Groups,
-    ) -> dict[Condition, RowLosses]:
+    ) -> dict[Condition, RowLosses]:  # fmt: skip
         """Estimate H(A|Z) for every condition asked for.
 
         Parameters

@@ -107,15 +107,9 @@ class Logistic(BasisClassifier):
 
 
 def newton(
-    rows: Rows,
-    basis: Basis,
-    kappa: float = KAPPA,
-    *,
-    start: NDArray[np.float64] | None = None,
-    chord: Chord | None = None,
-    max_iter: int = MAX_ITER,
-    last_step: float = LAST_STEP,
-) -> LogisticFit:
+    rows: Rows, basis: Basis, kappa: float = KAPPA, *, start: NDArray[np.float64] | None = None,
+    chord: Chord | None = None, max_iter: int = MAX_ITER, last_step: float = LAST_STEP,
+) -> LogisticFit:  # fmt: skip
     """Fit by Newton steps, halving a step that does not improve the objective.
 
     Many rows without a start get one from some of them; many rows of many groups take their

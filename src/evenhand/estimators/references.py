@@ -156,11 +156,8 @@ class KNN:
         _check_count("n_neighbors", self.n_neighbors)
 
     def row_losses(
-        self,
-        variables: Mapping[str, Array],
-        conditions: Sequence[Condition],
-        groups: Groups,
-    ) -> dict[Condition, RowLosses]:
+        self, variables: Mapping[str, Array], conditions: Sequence[Condition], groups: Groups,
+    ) -> dict[Condition, RowLosses]:  # fmt: skip
         """Per-row terms of H(A|Z); see `EntropyEstimator`."""
         if groups.codes is None:
             raise InputError(
@@ -240,12 +237,8 @@ def _one_of_each(cluster: Index, weight: Array | None) -> tuple[Index, Array | N
 
 
 def neighbor_counts(
-    columns: Sequence[Array],
-    codes: Index,
-    n_neighbors: int,
-    *,
-    weight: Array | None = None,
-) -> NeighborCounts:
+    columns: Sequence[Array], codes: Index, n_neighbors: int, *, weight: Array | None = None,
+) -> NeighborCounts:  # fmt: skip
     """Count neighbors of each row within its group and in the sample.
 
     Parameters
@@ -364,12 +357,8 @@ def _unit_spread(values: Array, weight: Array | None) -> Array:
 
 
 def _losses(
-    counts: NeighborCounts,
-    codes: Index,
-    weight: Array | None,
-    n_neighbors: int,
-    prior: Array,
-) -> Array:
+    counts: NeighborCounts, codes: Index, weight: Array | None, n_neighbors: int, prior: Array,
+) -> Array:  # fmt: skip
     """Row terms of H(A|Z): −log P(a) minus the row's term of I(Z;A)."""
     sizes = np.bincount(codes)[codes]
     alone = sizes == 1
@@ -487,11 +476,8 @@ class Fourier:
                 )  # fmt: skip
 
     def row_losses(
-        self,
-        variables: Mapping[str, Array],
-        conditions: Sequence[Condition],
-        groups: Groups,
-    ) -> dict[Condition, RowLosses]:
+        self, variables: Mapping[str, Array], conditions: Sequence[Condition], groups: Groups,
+    ) -> dict[Condition, RowLosses]:  # fmt: skip
         """Per-row terms of H(A|Z); see `EntropyEstimator`."""
         random = check_random_state(self.random_state)
         membership, weight = groups.membership(), groups.weight
@@ -554,14 +540,9 @@ def _median_gamma(z: Array) -> float:
 
 
 def _cross_fit(
-    sampler: RBFSampler,
-    C: float,
-    guess: Array,
-    z: Array,
-    membership: Array,
-    weight: Array,
+    sampler: RBFSampler, C: float, guess: Array, z: Array, membership: Array, weight: Array,
     folds: Index,
-) -> Array:
+) -> Array:  # fmt: skip
     """−Σ_k p_ik log ρ_k(zᵢ) per row, ρ fitted without the row's fold and mixed with a guess.
 
     `guess` (K,) adds up to its share of the mixture.

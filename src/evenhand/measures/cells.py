@@ -109,15 +109,9 @@ class Cells:
 
     @classmethod
     def from_rows(
-        cls,
-        y_true: Any,
-        y_pred: Any,
-        *,
-        sensitive_features: Any,
-        sample_weight: Any = None,
-        frequency: Any = None,
-        edges: Edges | int | None = None,
-    ) -> Cells:
+        cls, y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None,
+        frequency: Any = None, edges: Edges | int | None = None,
+    ) -> Cells:  # fmt: skip
         """Count rows into cells.
 
         Parameters

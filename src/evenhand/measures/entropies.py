@@ -207,12 +207,9 @@ class MeasuredEntropies(Entropies):
 
 
 def estimate_entropies(
-    criteria: Iterable[Criterion],
-    variables: Mapping[str, Array],
-    groups: Groups,
-    estimator: EntropyEstimator,
-    frequency: Array | None = None,
-) -> Entropies:
+    criteria: Iterable[Criterion], variables: Mapping[str, Array], groups: Groups,
+    estimator: EntropyEstimator, frequency: Array | None = None,
+) -> Entropies:  # fmt: skip
     """All entropies that the criteria need, each estimated once.
 
     `variables` are validated columns over all n rows, by name: "s" and what else the criteria need.

@@ -137,13 +137,9 @@ LEAST_WEIGHT = 1e-12
 
 
 def exact_fairness_p_values(
-    criteria: Iterable[str | Criterion],
-    variables: Mapping[str, Array],
-    groups: Groups,
-    *,
-    random_state: int | np.random.Generator | None = None,
-    ranks: Mapping[str, Ranks] | None = None,
-) -> dict[str, TestResult]:
+    criteria: Iterable[str | Criterion], variables: Mapping[str, Array], groups: Groups, *,
+    random_state: int | np.random.Generator | None = None, ranks: Mapping[str, Ranks] | None = None,
+) -> dict[str, TestResult]:  # fmt: skip
     """Q = Uᵀ V⁺ U ~ χ², with U = Σ_c Σ_{i∈c} w_i (a_i − ā_c) ⊗ (f(s_i, y_i) − f̄_c).
 
     The cells c are narrow slices of the conditioning variable (its values themselves if they are

@@ -9,10 +9,7 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-_HOME = {
-    "About": ".page",
-    "write_pack": ".pack",
-}
+_HOME = {"About": ".page", "write_pack": ".pack"}
 
 __all__ = [*_HOME]
 

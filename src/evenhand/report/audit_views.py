@@ -447,15 +447,11 @@ def calibration_chart(drawn: DrawnRows, confidence_level: float) -> Chart:
 
 
 def audit_page(
-    result: Audit | AuditSet,
-    *,
-    about: About | Mapping[str, Any] | None = None,
-    source: Mapping[str, Any] | None = None,
-    verdicts: Mapping[str, Verdict] | None = None,
-    impacts: Mapping[str, Impact] | None = None,
-    favorable: str | None = None,
+    result: Audit | AuditSet, *, about: About | Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None, verdicts: Mapping[str, Verdict] | None = None,
+    impacts: Mapping[str, Impact] | None = None, favorable: str | None = None,
     drivers: Drivers | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Return an audit as a document; of several, side by side and then one by one.
 
     Parameters

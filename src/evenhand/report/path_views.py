@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..auditing.figures import (
-    audits_of,
-    criterion_changes,
-    residual_changes,
-    weight_name,
-)
+from ..auditing.figures import audits_of, criterion_changes, residual_changes, weight_name
 from ..data.criteria import get_criterion
 from .audit_views import (
     cards,
@@ -160,14 +155,10 @@ def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]])
 
 
 def path_page(
-    path: FairnessPath,
-    *,
-    about: About | Mapping[str, Any] | None = None,
-    tolerance: Tolerance | None = None,
-    favorable: str | None = None,
-    source: Mapping[str, Any] | None = None,
-    notes: Sequence[str] = (),
-) -> str:
+    path: FairnessPath, *, about: About | Mapping[str, Any] | None = None,
+    tolerance: Tolerance | None = None, favorable: str | None = None,
+    source: Mapping[str, Any] | None = None, notes: Sequence[str] = (),
+) -> str:  # fmt: skip
     """A path as a document.
 
     Parameters

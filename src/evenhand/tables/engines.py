@@ -11,14 +11,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._core.files import (
-    PARQUET,
-    TableError,
-    arrow_kind,
-    check_one_type,
-    is_dataset,
-    list_files,
-)
+from .._core.files import PARQUET, TableError, arrow_kind, check_one_type, is_dataset, list_files
 from .._core.installing import install_hint
 from .._core.validation import InputError, frame_columns, name_others, quote
 from ..auditing.audits import audit

@@ -260,13 +260,9 @@ class FairnessLoss(nn.Module):
         return f"{self.criterion.name!r}, n_groups={self.n_groups}, classifier={self.classifier!r}"
 
     def forward(
-        self,
-        scores: Tensor,
-        groups: Tensor,
-        y: Tensor | None = None,
-        given: Tensor | None = None,
+        self, scores: Tensor, groups: Tensor, y: Tensor | None = None, given: Tensor | None = None,
         sample_weight: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """Ĩ of the scores of a batch.
 
         Parameters

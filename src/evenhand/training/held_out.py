@@ -23,13 +23,7 @@ from ..data.sample import Sample
 from ..data.weights import weighted_rows
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.losses import Accuracy, accuracy_of
-from ..measures.measures import (
-    Measure,
-    critical_value,
-    measure,
-    standard_error,
-    unit_influence,
-)
+from ..measures.measures import Measure, critical_value, measure, standard_error, unit_influence
 
 
 @dataclass(frozen=True)

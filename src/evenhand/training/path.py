@@ -255,14 +255,9 @@ class FairnessPath(Tabled):
         return np.asarray((counts > 0) & (counts < self.n_splits))
 
     def select(
-        self,
-        *,
-        max_unfairness: float | None = None,
-        min_accuracy: float | None = None,
-        criterion: str | None = None,
-        certify: bool = False,
-        on_unreachable: str = "raise",
-    ) -> Any:
+        self, *, max_unfairness: float | None = None, min_accuracy: float | None = None,
+        criterion: str | None = None, certify: bool = False, on_unreachable: str = "raise",
+    ) -> Any:  # fmt: skip
         """The estimator at the best point that meets a request, refitted on all rows.
 
         With `max_unfairness` the most accurate such point; without it the fairest. The
@@ -406,14 +401,9 @@ class FairnessPath(Tabled):
         return view("plot_path")(self)
 
     def to_html(
-        self,
-        path: Any,
-        *,
-        force: bool = False,
-        tolerance: Any = None,
-        favorable: str | None = None,
-        about: Any = None,
-    ) -> Any:
+        self, path: Any, *, force: bool = False, tolerance: Any = None,
+        favorable: str | None = None, about: Any = None,
+    ) -> Any:  # fmt: skip
         """Write the path as one self-contained page whose points open the models behind them.
 
         Parameters

@@ -473,14 +473,9 @@ class FairnessRegularizer:
         return float(self.kappa)
 
     def bind(
-        self,
-        y_true: Any,
-        *,
-        sensitive_features: Any,
-        sample_weight: Any = None,
-        frequency: Any = None,
-        given: Any = None,
-    ) -> BoundRegularizer:
+        self, y_true: Any, *, sensitive_features: Any, sample_weight: Any = None,
+        frequency: Any = None, given: Any = None,
+    ) -> BoundRegularizer:  # fmt: skip
         """Fix everything but the scores.
 
         Parameters

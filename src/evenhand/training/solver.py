@@ -265,14 +265,9 @@ def pilot_rows(design: FeatureMatrix) -> NDArray[np.intp] | None:
 
 
 def solve(
-    problem: Problem,
-    bound: BoundRegularizer,
-    fairness_weight: float,
-    max_iter: int,
-    tol: float,
-    start: Vector | None = None,
-    memory: Memory | None = None,
-) -> Solution:
+    problem: Problem, bound: BoundRegularizer, fairness_weight: float, max_iter: int, tol: float,
+    start: Vector | None = None, memory: Memory | None = None,
+) -> Solution:  # fmt: skip
     """Minimize loss + fairness_weight·Ĩ from the plain solution, or from `start`."""
     rough = tol >= ROUGH_TOL
     return minimize(
