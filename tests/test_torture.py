@@ -89,6 +89,35 @@ def test_the_smallest_floats_in_clusters_measure_the_same(estimator):
             assert found == pytest.approx(plain, abs=1e-6)
 
 
+def test_sizes_that_are_too_far_apart():
+    """Squares, sums and slopes beyond the largest float are not defined; nothing else is lost."""
+    y, s, a = rows()
+    exposure = np.linspace(0.5, 1.0, N)
+    first = audit(y**2, s**2, a, exposure=exposure)
+    plain, same_ratio = numbers(first), first.pricing.homogeneity["groups"]
+    for unit in (1e150, 1e302):
+        result = audit(y**2, unit * s**2, a, exposure=exposure)
+        np.testing.assert_allclose(numbers(result), plain, atol=1e-9)
+        assert result.pricing.homogeneity["groups"] == pytest.approx(same_ratio)
+    assert np.isnan(audit(y**2, s**2, a, exposure=1e200 * exposure).r2)
+    cells = eh.Cells.from_rows(1e-200 * y, 1e200 * s, sensitive_features=a, edges=16)
+    assert cells.n == N
+    with pytest.raises(
+        ValueError, match=r"`frequency` must add up to fewer than 2.53 people, got inf"
+    ):
+        eh.independence(None, s, sensitive_features=a, frequency=np.full(N, 1e307))
+
+
+def test_labels_of_any_size_and_of_no_order():
+    y, s, a = rows()
+    huge = np.array([10**400, 3, 2], dtype=object)[a]
+    assert len(audit(y, s, huge).groups) == 3
+    # A number of NumPy's and a tuple compare as arrays do.
+    odd = np.empty(N, dtype=object)
+    odd[:] = [(1, 2) if k == 2 else np.int64(k) for k in a]
+    assert len(audit(y, s, odd).groups) == 3
+
+
 def test_weights_over_twelve_decades_are_few_rows():
     y, s, a = rows(n=600)
     weight = 10.0 ** np.random.default_rng(1).uniform(-6, 6, len(y))

@@ -87,9 +87,9 @@ def r2_of(rows: Sample) -> float:
     y, s, weight = rows.target, rows.scores, rows.groups.weight
     if y is None:
         return float("nan")
-    if rows.exposure is not None:
-        weight = rows.exposure**2 if weight is None else weight * rows.exposure**2
     with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
+        if rows.exposure is not None:
+            weight = rows.exposure**2 if weight is None else weight * rows.exposure**2
         mean = np.average(y, weights=weight)
         spread = np.average((y - mean) ** 2, weights=weight)
         error = np.average((y - s) ** 2, weights=weight)

@@ -83,7 +83,8 @@ class GroupStatistics:
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._entries:
-            self._entries[name] = _STATISTICS[name](self)
+            with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
+                self._entries[name] = _STATISTICS[name](self)
         return self._entries[name]
 
     def forget(self, *names: str) -> None:
@@ -357,7 +358,8 @@ class AuditedRows:
         self, cutoffs: Sequence[Cutoff] = (), side: str = "high", more: Sequence[str] = ()
     ) -> GroupMoments:
         """Means by group with the shares on the favorable side of cutoffs, and more by name."""
-        return self.scaled(group_moments(self.rows, cutoffs, side, more))
+        with np.errstate(over="ignore", invalid="ignore"):  # powers beyond the largest float
+            return self.scaled(group_moments(self.rows, cutoffs, side, more))
 
     def scaled(self, m: GroupMoments) -> GroupMoments:
         """Moments of these rows with the errors of the people that they stand for."""

@@ -119,7 +119,8 @@ def candidates(labels: Sequence[Any], names: Sequence[str]) -> dict[str, list[bo
 
     Levels of an attribute of two are left out: there one against the rest is the attribute.
     """
-    parts = {label_text(v): [u == v for u in labels] for v in labels}
+    # By identity: some labels, such as a tuple of what has no order, do not compare.
+    parts = {label_text(v): [u is v for u in labels] for v in labels}
     for j, name in enumerate(names):
         values = dict.fromkeys(v[j] for v in labels)
         if len(values) > 2:

@@ -182,7 +182,9 @@ class _Ledger:
         the share E_k/ΣE of all it has. U'Cov⁺U follows Hotelling's distribution. No logarithm is
         taken, so that a group without claims counts like any other.
         """
-        members, (actual, expected) = GroupRows(groups), self.amounts
+        members = GroupRows(groups)
+        # In units whose squares are finite; c has those of both.
+        actual, expected = (v / (np.abs(v).max() or 1.0) for v in self.amounts)
         a, e = members.add(actual), members.add(expected)
         if not e.sum() > 0:
             return math.nan

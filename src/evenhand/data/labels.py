@@ -213,7 +213,8 @@ def share_labels(
 def kind_of(labels: list[Any]) -> str:
     """What `check_count` takes labels for."""
     if labels and all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels):
-        return "integer" if all(float(v).is_integer() for v in labels) else "float"
+        whole = (isinstance(v, int) or v.is_integer() for v in labels)  # integers have any size
+        return "integer" if all(whole) else "float"
     moments = labels and all(isinstance(v, date | time | timedelta) for v in labels)
     return "date" if moments else "text"
 

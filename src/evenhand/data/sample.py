@@ -321,8 +321,10 @@ def check_frequency(frequency: Any, n_rows: int) -> NDArray[np.int64]:
         )  # fmt: skip
     if not whole.any():
         raise InputError("frequency", "not be zero in every row")
-    if whole.sum(dtype=np.float64) >= 2.0**53:
-        raise InputError("frequency", f"add up to fewer than 2^53 people, got {whole.sum():.3g}")
+    with np.errstate(over="ignore"):
+        total = whole.sum(dtype=np.float64)
+    if total >= 2.0**53:
+        raise InputError("frequency", f"add up to fewer than 2^53 people, got {total:.3g}")
     return whole.astype(np.int64)
 
 

@@ -311,7 +311,10 @@ def _line(s: Vector, y: Vector) -> float:
     unit = float(np.abs(y - y.mean()).max(initial=0.0))
     dy = _centered(y)
     size = float(dy @ dy)
-    slope = float(dy @ ((s - s.mean()) / unit)) / size if size > 0 else 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        slope = float(dy @ ((s - s.mean()) / unit)) / size if size > 0 else 0.0
+    if not np.isfinite(slope):  # beyond all floats, in units that are too far apart
+        return 0.0
     # Twice the same column: its residual is then zero and not rounding.
     return 1.0 if abs(slope - 1.0) < 1e-9 else slope
 
