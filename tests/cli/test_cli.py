@@ -750,6 +750,14 @@ def test_damaged_models_are_bad_input_not_a_defect(training, tmp_path):
     loaded = load_table_model(out)
     loaded.model.coef_ = np.full_like(loaded.model.coef_, 1e308)
     loaded.save(path, force=True)
+    assert "be a row of numbers between ±1e154" in error(*arguments)
+    loaded.model.coef_ = np.full_like(loaded.model.coef_, 1e150)
+    loaded.save(path, force=True)
+    table = parquet.read_table(training)
+    place = table.column_names.index("x")
+    parquet.write_table(
+        table.set_column(place, "x", pa.array(np.full(len(table), 1e200))), training
+    )
     assert "no finite score" in error(*arguments)
     assert not (tmp_path / "o.csv").exists()
 
