@@ -153,6 +153,10 @@ def _shared_values(
                 "belong together (a person, a ZIP code), pass what they have in common as the "
                 "cluster."
             )
+        elif len(distinct) > 0.5 * len(
+            values
+        ):  # such as copies of copies, the last ones with noise
+            yield from _runs(name, values, groups)
 
 
 def _repeats(table: NDArray[Any]) -> bool:
