@@ -155,7 +155,7 @@ def _shared_values(
             )
         elif len(distinct) > 0.5 * len(
             values
-        ):  # such as copies of copies, the last ones with noise
+        ):  # copies of copies, the last with noise
             yield from _runs(name, values, groups)
 
 
