@@ -153,9 +153,7 @@ def _shared_values(
                 "belong together (a person, a ZIP code), pass what they have in common as the "
                 "cluster."
             )
-        elif len(distinct) > 0.5 * len(
-            values
-        ):  # copies of copies, the last with noise
+        elif len(distinct) > 0.5 * len(values):  # copies of copies, the last with noise
             yield from _runs(name, values, groups)
 
 
