@@ -634,3 +634,13 @@ def test_values_that_several_groups_share_are_no_copies():
     assert eh.Cells.from_rows(s, s, sensitive_features=a, edges=60_000).copied
     mixed = np.where(np.arange(600) % 3, a, 1 - a)
     assert not eh.Cells.from_rows(s, s, sensitive_features=mixed, edges=60_000).copied
+
+
+def test_weights_whose_squares_are_beyond_the_smallest_float_are_equal_ones():
+    y, s, a = np.arange(200.0) % 7, np.arange(200.0) % 11, np.arange(200) % 2
+    tiny, plain = (
+        eh.audit_table({"y": y, "s": s, "a": a, "w": np.full(200, unit)}, y_true="y", y_pred="s",
+                       sensitive_features="a", sample_weight="w", estimator="logistic")
+        for unit in (1e-200, 1.0)
+    )  # fmt: skip
+    assert tiny.separation.value == pytest.approx(plain.separation.value)

@@ -310,7 +310,7 @@ def _weights(cells: Cells, rows: NDArray[np.int64], entry: Any) -> Vector:
     falling to nothing.
     """
     mean = cells.sums[:, WEIGHT] / cells.count
-    square = cells.sums[:, WEIGHT2] / cells.count / np.square(mean)
+    square = cells.sums[:, WEIGHT2] / cells.count / np.maximum(np.square(mean), 1e-300)
     spread = np.where(rows > 1, np.maximum(square - 1.0, 0.0), 0.0)
     spread[spread < 1e-12] = 0.0
     ratio = _LIGHTEST**2 / np.maximum(spread, 1e-300)
