@@ -282,7 +282,7 @@ def test_messages():
         eh.monitor(frame, criteria=["separation"], **names)
     with pytest.raises(ValueError, match="`level` must lie between 0 and 1, got 5"):
         eh.monitor(frame, level=5, **names)
-    with pytest.raises(ValueError, match="`table` must be a path, an address, a frame"):
+    with pytest.raises(ValueError, match="`table` must be a path, a frame, a relation"):
         eh.monitor([1, 2], **names)
     other = series([0.0] * 2) | {"x": series([0.0], seed=3)["2020-01"]}
     with pytest.raises(ValueError, match=r"those of 'x' \(number 3 of 3\) have other ones"):

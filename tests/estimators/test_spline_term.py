@@ -125,7 +125,7 @@ def test_fit_ends_at_the_optimum_from_far_away():
 
 
 def test_splines_see_what_a_quadratic_does_not():
-    s, a = two_peaks(4000)
+    s, a = two_peaks(20_000)
     value = {
         basis: eh.FairnessRegularizer(basis=basis).bind(None, sensitive_features=a).value(s)
         for basis in ("quadratic", "spline")
