@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-all lint docs evidence wheels clean
+.PHONY: demo test test-all lint docs evidence wheels release clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +58,11 @@ wheels: $(VENV)/.research
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python research/run.py wheels
+
+# What a release needs: tables that are not older than the code they measure, and wheels that work.
+release: $(VENV)/.research
+	$(BIN)/python research/run.py --stale
+	$(MAKE) wheels
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache \

@@ -25,6 +25,7 @@ ROOT = HERE.parent
 RESULTS = HERE / "results"
 STAMP = ("commit", "date", "load", "versions")
 PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba")
+UNKNOWN = "which this copy does not know"
 Row = dict[str, Any]
 
 
@@ -143,6 +144,12 @@ def last_change(paths: tuple[str, ...], since: str | None = None) -> tuple[str, 
     return commit, date, next((f for f in files if f), "")
 
 
+@cache
+def is_edited(paths: tuple[str, ...]) -> bool:
+    """Return whether something under these paths is changed and not committed."""
+    return bool(git("status", "--porcelain", "--", *paths))
+
+
 def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[str, str, str]]:
     """Return commits and dates of a table, each with what it is older than; "" where it is not.
 
@@ -154,11 +161,21 @@ def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[str, str, str]
         try:
             changed = last_change(sources, commit.rstrip("+"))
         except (OSError, subprocess.CalledProcessError):
-            words, changed = f"measured at {commit}, which this copy does not know", None
+            words, changed = f"measured at {commit}, {UNKNOWN}", None
         if changed:
             words = (
                 f"measured at {commit} ({date}), before the last change of {changed[2]} "
                 f"({changed[0]}, {changed[1]})"
             )
+        elif not words and is_edited(sources):
+            words = f"measured at {commit} ({date}), before changes that are not committed"
         out.append((commit, date, words))
     return out or [("", "", "never measured")]
+
+
+def is_older(name: str, sources: tuple[str, ...]) -> bool | None:
+    """Return whether rows of a table are older than the code they measure; None if not known."""
+    ages = [words for *_, words in find_stale(name, sources) if words]
+    if any(UNKNOWN not in words for words in ages):
+        return True
+    return None if ages else False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evidence import find_stale, read_stamps
+from evidence import find_stale
 
 MEASURES = tuple(f"src/evenhand/{room}" for room in ("data", "kernels", "estimators", "measures"))
 AUDITS = (*MEASURES, "src/evenhand/auditing")
@@ -229,20 +229,7 @@ STUDIES = {study.name: study for study in _ALL}
 
 
 def list_ages(page: str) -> list[str]:
-    """One line for each table of a page, and more where its rows were not measured at once.
-
-    For "everything" it is two lines on the tables of all pages.
-    """
-    if page == "everything":
-        shown = [s for s in STUDIES.values() if s.page]
-        stale = [s.name for s in shown if any(w for *_, w in find_stale(s.name, s.sources))]
-        names = f": {', '.join(stale)}" if stale else ""
-        bare = [s.name for s in shown if any(not r["load"] for r in read_stamps(s.name))]
-        return [
-            f"{len(stale)} of {len(shown)} tables have rows that are older{names}.",
-            f"{len(bare)} of {len(shown)} have rows that were measured before the load of the "
-            "machine was noted with each row.",
-        ]
+    """One line for each table of a page, and more where its rows were not measured at once."""
     out = []
     for study in STUDIES.values():
         if study.page.split(":")[0] == page:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from statistics import fmean
 
-from evidence import read_table
+from evidence import ROOT, is_older, read_stamps, read_table
 from pages.goals import goals
 from pages.markdown import table
+from registry import STUDIES
 
 NAMES = {
     "native": "its own",
@@ -275,6 +277,29 @@ def glm() -> str:
 
 
 # Page: the sections on it by the name in their marks.
+def older() -> str:
+    """How many tables are older than the code they measure, and which.
+
+    A copy of the repository without its history leaves a name as it is on the page.
+    """
+    page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+    named = re.findall(r"^`(\w+)`[,.]$", page, re.MULTILINE)
+    shown = [study for study in STUDIES.values() if study.page]
+    ages = {study.name: is_older(study.name, study.sources) for study in shown}
+    names = [name for name, age in ages.items() if age or (age is None and name in named)]
+    bare = sum(any(not stamp["load"] for stamp in read_stamps(s.name)) for s in shown)
+    lines = [
+        f"Of {len(shown)} tables, {len(names) or 'none'} have rows that were measured before the "
+        "last change of the code that they measure"
+        + (", so a new run may give other numbers:" if names else "."),
+        *(f"`{name}`," for name in names),
+    ]
+    lines[-1] = lines[-1].rstrip(",.") + "."
+    if bare:
+        lines += ["", f"In {bare} tables, rows do not say how busy the machine was."]
+    return "\n".join(lines)
+
+
 SECTIONS = {
     "boosting": {"boosting_gap": boosting_gap, "boosting_speed": boosting_speed},
     "stack": {"stack": stack},
@@ -289,7 +314,7 @@ SECTIONS = {
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
     "limits": {"next_door": next_door},
-    "measured": {"goals": goals},
+    "measured": {"goals": goals, "older": older},
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import evidence
 import run
 from evidence import RESULTS, ROOT, STAMP, read_facts, read_stamps, read_table, write_table
-from pages import DOCS, build_pages
+from pages import DOCS, build_pages, sections
 from registry import STUDIES, list_ages
 
 PAPER = [s.name for s in STUDIES.values() if s.page.startswith("reproduction")]
@@ -163,12 +164,60 @@ def test_the_site_says_how_old_tables_are():
     assert all(re.match(r"\w+: measured at [0-9a-f]{10}", line) for line in lines)
 
 
-def test_the_summary_counts_tables_that_are_older_than_their_code(monkeypatch):
-    ages = {"atlas": [("a", "b", "measured before")]}
-    monkeypatch.setattr("registry.find_stale", lambda name, sources: ages.get(name, [("", "", "")]))
-    line, loads = list_ages("everything")
-    assert re.fullmatch(r"\d+ of \d\d have rows that were measured before the load .*\.", loads)
-    assert re.fullmatch(r"1 of \d\d tables have rows that are older: atlas\.", line)
+@pytest.fixture
+def measured(repository, monkeypatch):
+    """A table of what measured.py does, on a page that says how old it is; how to commit there."""
+    folder, commit = repository
+    commit("measured.py")
+    stamp = {**STAMPED, "commit": evidence.git("rev-parse", "--short=10", "HEAD")}
+    write_table(folder / "atlas.csv", [{"a": 1}], stamp)
+    one = replace(STUDIES["atlas"], measured=("measured.py",), run="none:none")
+    for name, value in (("STUDIES", {"atlas": one}), ("ROOT", folder)):
+        monkeypatch.setattr(sections, name, value)
+    for where in (sections, evidence):
+        monkeypatch.setattr(where, "read_stamps", lambda name: read_stamps(name, folder))
+    (folder / "docs").mkdir()
+    page = folder / "docs" / "measured.md"
+    page.touch()
+    page.write_text(sections.older())
+
+    def is_true():
+        evidence.last_change.cache_clear()
+        evidence.is_edited.cache_clear()
+        return sections.older() == (folder / "docs" / "measured.md").read_text()
+
+    yield folder, commit, is_true
+    evidence.is_edited.cache_clear()
+
+
+def test_a_page_that_hides_that_code_is_newer_than_its_table_is_noticed(measured):
+    folder, commit, is_true = measured
+    assert "Of 1 tables, none have rows" in sections.older()
+    commit("other.py")
+    assert is_true()
+    with (folder / "measured.py").open("a") as file:
+        file.write("y")
+    assert not is_true()
+    commit("measured.py")
+    assert not is_true()
+    (folder / "docs" / "measured.md").write_text(sections.older())
+    assert "`atlas`." in sections.older()
+    commit("measured.py")
+    assert is_true()
+
+
+def test_a_copy_without_history_leaves_the_page_as_it_is(measured):
+    folder, _, is_true = measured
+    write_table(folder / "atlas.csv", [{"a": 1}], {**STAMPED, "commit": "0123456789"})
+    assert is_true()
+    (folder / "docs" / "measured.md").write_text("`atlas`.")
+    assert "`atlas`." in sections.older()
+
+
+def test_a_table_that_was_edited_by_hand_is_noticed(tmp_path):
+    path = write_table(tmp_path / "some.csv", [{"a": 1.5}], STAMPED)
+    path.write_text(path.read_text().replace("1.5", "1.4"))
+    assert read_facts("some", tmp_path)["sha256"] != evidence.hash_file(path)
 
 
 def test_a_goal_about_no_row_is_noticed():
