@@ -222,7 +222,7 @@ _ALL = [
           ("src/evenhand", "pyproject.toml"), part="case", threads=None, routine=False),
     Study("fuzz", "fuzz:run", "", "random misuse of everything public", ("src/evenhand",),
           part="target", routine=False),
-    Study("mutants", "mutants:run", "", "defects that only the tests of a base notice", (),
+    Study("mutants", "mutants:run", "", "planted defects that the tests notice", (),
           part="module", routine=False),
 ]  # fmt: skip
 STUDIES = {study.name: study for study in _ALL}
