@@ -95,6 +95,33 @@ def test_intervals_lean_to_where_errors_are_skewed(audits):
     assert all(r < 1.0 for r in lean("r2_score"))
 
 
+def test_gaps_lean_and_their_tests_agree():
+    rng = np.random.default_rng(0)
+    y, s = np.zeros(600), rng.gamma(2.0, 0.5, 600)
+    few = np.where(np.arange(600) < 80, "few", "many")
+    rows = audit(y, s, few)
+    # The skewness of the small group is not offset by that of the large one.
+    gap = rows.by_group("mean_squared_error").gaps["few"]
+    assert gap.high - gap.value > 1.1 * (gap.value - gap.low)
+    # The test is the interval that just reaches zero.
+    less = audit(y, s * np.where(few == "few", 0.8, 1.0), few).by_group("mean_squared_error")
+    p = less.gaps["few"].p_value
+    level = audit(y, s * np.where(few == "few", 0.8, 1.0), few, confidence_level=1 - p)
+    assert level.by_group("mean_squared_error").gaps["few"].high == pytest.approx(0.0, abs=1e-9)
+
+
+def test_no_skewness_makes_intervals_endless():
+    rng = np.random.default_rng(1)
+    y, s = np.zeros(400), rng.lognormal(0.0, 1.0, 400)
+    result = audit(y, s, np.where(np.arange(400) < 60, "few", "many")).by_group(
+        "mean_squared_error"
+    )
+    for n in result.numbers:
+        if n.statistic == "value":
+            assert n.skewness > 0.35
+            assert n.low < n.value < n.high < n.value + 6 * n.stderr
+
+
 def test_methods_follow_the_metric(audits):
     plain = audits[False]
     assert plain.by_group("mean_absolute_error").method == "jackknife"

@@ -207,6 +207,13 @@ def with_skewness(errors: Any, skewness: Any) -> Vector:
     return np.where(np.isnan(g), errors, bent)
 
 
+def without_skewness(errors: float, g: float) -> float:
+    """The inverse of :func:`with_skewness`, of one number."""
+    if abs(g) < NO_SKEWNESS or not math.isfinite(errors):
+        return errors
+    return ((1.0 + g * errors / 3.0) ** 3 - 1.0) / g + g / 6.0
+
+
 def find_reference(reference: Any, names: Sequence[str], shares: Vector, others: str = "") -> int:
     """Number of the group that others are compared with: the largest, or one by its name.
 
@@ -220,13 +227,13 @@ def find_reference(reference: Any, names: Sequence[str], shares: Vector, others:
     raise InputError("reference", f"be 'largest'{others} or one of {there}, got {reference!r}")
 
 
-def two_sided(estimate: float, error: float, freedom: float) -> float:
-    """p-value that the true value is 0, by Student's t."""
+def two_sided(estimate: float, error: float, freedom: float, skewness: float = 0.0) -> float:
+    """p-value that the true value is 0, by Student's t, of an error of some skewness."""
     if not (math.isfinite(estimate) and math.isfinite(error)):
         return math.nan
     if error == 0.0:
         return 1.0 if estimate == 0.0 else 0.0
-    return float(2.0 * stdtr(freedom, -abs(estimate) / error))
+    return float(2.0 * stdtr(freedom, -abs(without_skewness(estimate / error, skewness))))
 
 
 def simultaneous_quantile(correlation: Matrix, level: float) -> float:
