@@ -6,6 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import evenhand as eh
@@ -73,6 +74,27 @@ def test_hints_to_install_work_from_a_clone_and_from_a_wheel(monkeypatch):
     monkeypatch.setattr(metadata, "distribution", nothing)
     assert install_hint("[cli]") == f"pip install '{ROOT}[cli]'"
     assert (ROOT / "pyproject.toml").is_file()
+
+
+def test_what_needs_a_package_that_is_not_installed_says_how_to_get_it(monkeypatch, tmp_path):
+    """The wheel alone brings no pyarrow, no DuckDB and no onnx."""
+    for name in ("pyarrow", "duckdb", "onnx"):
+        monkeypatch.setitem(sys.modules, name, None)
+    rng = np.random.default_rng(0)
+    a, y = rng.integers(0, 2, 60), rng.normal(size=60)
+    cells = eh.Cells.from_rows(y, y + a, sensitive_features=a)
+    model = eh.FairRidge().fit(y[:, None], y, sensitive_features=a)
+    table = tmp_path / "rows.csv"
+    table.write_text("y,s,a\n1,2,p\n")
+    roles = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
+    for call in (
+        cells.to_arrow, lambda: cells.to_file(tmp_path / "x.cells"),
+        lambda: eh.Cells.from_file(tmp_path / "x.cells"),
+        lambda: eh.FairRidge().fit(table, "y", sensitive_features="a"),
+        lambda: eh.audit_table(table, **roles), lambda: eh.onnx.export(model),
+    ):  # fmt: skip
+        with pytest.raises(ModuleNotFoundError, match=r"Hint: pip install "):
+            call()
 
 
 def test_every_hint_to_install_is_made_in_one_place():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import ge, le
 
-from evidence import read_numbers, read_table
+from evidence import read_facts, read_numbers, read_table
 from pages import other_papers
 from pages.markdown import meets, table
 from registry import STUDIES
@@ -177,6 +177,14 @@ GOALS = {
         *(Goal(what, "≥ 85 % of them", "mutants", _notice(later), 1.0, ("module", "line"),
                _is(seed=seed), 0.85)
           for what, seed, later in SAMPLES),
+        Goal("random misuse: errors that explain nothing and results that cannot be true, "
+             "by target", "≤ 0", "fuzz", lambda r: float(r["undocumented"]) + float(r["broken"]),
+             0.0, ("target",)),
+        Goal("the wheel on each Python, lowest and newest dependencies: what fails", "≤ 0",
+             "wheels", lambda r: float(r["failed"]) + 2.0 - float(r["audit"]) - float(r["demo"]),
+             0.0, ("case",)),
+        Goal("`import evenhand` from the wheel, seconds of CPU time", "≤ 0.1", "wheels",
+             "import_s", 0.1, ("case",)),
         Goal("numbers that the last large rewrite moved, largest difference", "≤ 1e-12",
              "same_numbers", "largest", 1e-12, ("data", "what")),
         Goal("time before that rewrite over time after", "≥ 0.95", "base_head", "base_over_head",
@@ -200,6 +208,7 @@ def goals() -> str:
     """Return one table per subject: how many cases meet each goal, and the one farthest from it."""
     parts, lines = [], {title: [_line(goal) for goal in each] for title, each in GOALS.items()}
     lines["Models"] += [*_atlas_lines(), _papers_line()]
+    lines["The code itself"] += [_misuse_line(), *_size_lines()]
     lines["Time and memory"] += [_speed_line(name, what) for name, what in SPEEDS.items()]
     for title, body in lines.items():
         parts += [f"### {title}", table(HEAD, body)]
@@ -262,6 +271,27 @@ def _atlas_lines() -> list[list[str]]:
              "1 of 1" if rank <= 1.6 else "**0 of 1**", f"{rank:.2f}", when, _link("atlas")],
         ]  # fmt: skip
     return out
+
+
+def _misuse_line() -> list[str]:
+    """Return how many cases of random misuse there were."""
+    rows = read_table("fuzz", stamped=True)
+    total = sum(int(r["cases"]) for r in rows)
+    return ["random misuse: cases over all targets", "≥ 1,000,000",
+            "1 of 1" if total >= 1_000_000 else "**0 of 1**", f"{total:,}", _when(rows),
+            _link("fuzz")]  # fmt: skip
+
+
+def _size_lines() -> list[list[str]]:
+    """Return what the files of a release weigh."""
+    facts, when = read_facts("wheels"), _when(read_table("wheels", stamped=True))
+    return [
+        [f"size of the {what}, kB", f"≤ {most:,}",
+         "1 of 1" if facts[name] <= most else "**0 of 1**", f"{facts[name]:,}", when,
+         _link("wheels")]
+        for what, name, most in (("wheel", "wheel_kb", 1000),
+                                 ("source distribution", "sdist_kb", 1500))
+    ]  # fmt: skip
 
 
 def _papers_line() -> list[str]:

@@ -300,6 +300,35 @@ def older() -> str:
     return "\n".join(lines)
 
 
+def wheels() -> str:
+    """The wheel on each Python, and the time from it to a first audit."""
+    head = ["Python", "dependencies", "tests passed", "failed", "import, s",
+            "environment and wheel, s (CPU)", "first audit, s (CPU)", "with"]  # fmt: skip
+    rows = [
+        [*r["case"].split(), r["passed"], r["failed"], f"{float(r['import_s']):.3f}",
+         *(f"{float(r[f'{name}_wall_s']):.0f} ({float(r[f'{name}_cpu_s']):.0f})"
+           if r[f"{name}_wall_s"] else "" for name in ("install", "audit")),
+         r["installed"].replace(" ", ", ").replace("=", " ")]
+        for r in read_table("wheels")
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def fuzz() -> str:
+    """Cases of random misuse by target."""
+    names = ("cases", "results", "refused", "undocumented", "broken")
+    head = ["target", "cases", "results", "refused with reason", "errors that explain nothing",
+            "results that cannot be true", "CPU minutes"]  # fmt: skip
+    lines = read_table("fuzz")
+    rows = [
+        [r["target"], *(f"{int(r[name]):,}" for name in names), f"{float(r['cpu_s']) / 60:.1f}"]
+        for r in lines
+    ]  # fmt: skip
+    minutes = sum(float(r["cpu_s"]) for r in lines) / 60
+    total = [f"{sum(int(r[name]) for r in lines):,}" for name in names]
+    return table(head, [*rows, ["all", *total, f"{minutes:.1f}"]])
+
+
 SECTIONS = {
     "boosting": {"boosting_gap": boosting_gap, "boosting_speed": boosting_speed},
     "stack": {"stack": stack},
@@ -314,7 +343,7 @@ SECTIONS = {
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
     "limits": {"next_door": next_door},
-    "measured": {"goals": goals, "older": older},
+    "measured": {"goals": goals, "older": older, "wheels": wheels, "fuzz": fuzz},
 }
 
 

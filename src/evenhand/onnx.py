@@ -6,7 +6,6 @@ Written operator by operator in double precision, trees too, so that scores are 
 from __future__ import annotations
 
 from functools import partialmethod
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from ._core.installing import install_hint
+from ._core.installing import need
 from ._core.validation import InputError
 from .data.encoding import Column, TableEncoder
 from .data.labels import label_text
@@ -105,12 +104,7 @@ class _Graph:
     """Operators in the order in which they are added, and the inputs they turned out to need."""
 
     def __init__(self) -> None:
-        try:
-            self.onnx = import_module("onnx")
-        except ImportError:
-            raise ModuleNotFoundError(
-                f"`export` needs the package onnx. Hint: {install_hint('[onnx]')}."
-            ) from None
+        self.onnx = need("onnx", "`export` needs the package onnx.", "[onnx]")
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.inputs: dict[str, Any] = {}

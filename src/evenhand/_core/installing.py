@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
+from typing import Any
 
 
 def install_hint(what: str) -> str:
@@ -20,3 +21,11 @@ def install_hint(what: str) -> str:
     except metadata.PackageNotFoundError:
         home = str(Path(__file__).parents[3])
     return f"pip install '{home}{what}'"
+
+
+def need(module: str, sentence: str, what: str) -> Any:
+    """An optional module; where it is not installed an error with a sentence and the hint."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{sentence} Hint: {install_hint(what)}.") from error

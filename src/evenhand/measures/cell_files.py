@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.files import TableError, write_file
+from .._core.installing import need
 from .._core.validation import InputError
 from ..data.labels import label_text
 from .edges import Edges
@@ -33,7 +34,7 @@ _ROUNDING = 1e-9
 
 def to_arrow(cells: Cells) -> pa.Table:
     """Columns `score_bin`, `target_bin`, `group`, `n`, the sums and the extremes."""
-    import pyarrow as pa
+    pa = need("pyarrow", "Cells leave memory as an Arrow table, which needs pyarrow.", "pyarrow")
 
     columns = dict(zip(INTEGERS, cells._arrays()[:4], strict=True))
     columns |= {name: cells.sums[:, j].copy() for j, name in enumerate(SUMS)}
@@ -246,9 +247,9 @@ def write_cells(cells: Cells, path: Any, force: bool = False, suppressed: str = 
     suppressed : str
         What was left out, said in the file, so that who reads it knows.
     """
+    table = cells.to_arrow()
     from pyarrow import parquet
 
-    table = cells.to_arrow()
     said = dict(table.schema.metadata)
     if suppressed:
         said[_SMALL] = suppressed.encode()
@@ -274,7 +275,7 @@ def is_cells(path: Any) -> bool:
 
 def read_table(path: Any) -> Any:
     """The Arrow table that :func:`write_cells` wrote, its checksum compared."""
-    import pyarrow as pa
+    pa = need("pyarrow", "A file of cells needs pyarrow to be read.", "pyarrow")
     from pyarrow import parquet
 
     if not Path(path).is_file():

@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._core.files import PARQUET, TableError, arrow_kind, check_one_type, is_dataset, list_files
-from .._core.installing import install_hint
+from .._core.installing import need
 from .._core.validation import InputError, frame_columns, name_others, quote
 from ..auditing.audits import audit
 from ..auditing.result import Audit
@@ -323,13 +323,7 @@ def _no_column(file: str, name: str, names: Sequence[str]) -> TableError:
 
 def _connect() -> Any:
     """A database in memory."""
-    try:
-        import duckdb
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "DuckDB is needed to read this table: DuckDB is not installed. Hint: "
-            f"{install_hint('[engines]')}."
-        ) from None
+    duckdb = need("duckdb", "DuckDB is needed to read this table: it is missing.", "[engines]")
     connection = duckdb.connect()
     # It would be among the results on standard output.
     connection.execute("SET enable_progress_bar = false")

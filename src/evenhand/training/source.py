@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.files import TableError, arrow_kind, check_one_type, is_dataset, list_files
-from .._core.installing import install_hint
+from .._core.installing import need
 from .._core.progress import progress
 from .._core.validation import InputError, quote
 from ..data.groups import resolve_groups
@@ -182,11 +181,7 @@ class Source:
 
 def open_source(X: Any) -> Source:
     """A table from a path, a pattern, a folder, a list of them, or an Arrow dataset."""
-    if find_spec("pyarrow") is None:
-        raise ModuleNotFoundError(
-            "`X` can be a path or a dataset where pyarrow is installed. Hint: "
-            f"{install_hint('pyarrow')}."
-        )
+    need("pyarrow", "`X` can be a path or a dataset where pyarrow is installed.", "pyarrow")
     parts: tuple[Part, ...]
     if is_dataset(X):
         parts = (Part("the dataset", lambda: X),)
@@ -361,9 +356,9 @@ def scanned(X: Any, features: Any, folder: Any, given: Mapping[str, Any]) -> Ite
     given : mapping
         Name of an argument → name of its column, a list of names, or None.
     """
+    source = open_source(X)
     import pyarrow as pa
 
-    source = open_source(X)
     columns = source.find(features, given)
     schemas = [kinds for part in source.parts for _, kinds in part.schemas]
     single = all(kinds.get(name) == pa.float32() for kinds in schemas for name in columns.features)
