@@ -1,6 +1,9 @@
 """A short run of the fuzzing study, and the defects that long runs of it found."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import evenhand as eh
@@ -45,6 +48,25 @@ def test_a_result_that_can_be_true_or_an_error_that_explains_itself(target):
 def test_misuse_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("reference", [np.array([1.0, 2.0]), pd.NA, [0, 1]])
+def test_a_reference_that_is_no_label_is_named(reference):
+    audit = eh.audit(Y, Y, sensitive_features=A, estimator="lspc")
+    with pytest.raises(ValueError, match="`reference` must be 'largest', 'best' or one of"):
+        audit.impact(reference=reference)
+
+
+def test_scores_without_a_variance_have_an_impact_and_no_controls():
+    """Their squares are beyond all floats."""
+    rng = np.random.default_rng(0)
+    s = 1e290 * rng.normal(size=40)
+    audit = eh.audit(Y, s, sensitive_features=A, estimator="lspc")
+    with np.errstate(all="raise"):
+        numbers = audit.impact().to_dict()
+    json.dumps(numbers, allow_nan=False)
+    with pytest.raises(ValueError, match="`y_pred` must hold numbers between ±1e154 where there"):
+        eh.audit(Y, s, sensitive_features=A, controls=rng.normal(size=40), estimator="lspc")
 
 
 def test_a_tolerance_that_is_no_text_is_named(tmp_path):

@@ -307,7 +307,7 @@ def wheels() -> str:
     rows = [
         [*r["case"].split(), r["passed"], r["failed"], f"{float(r['import_s']):.3f}",
          *(f"{float(r[f'{name}_wall_s']):.0f} ({float(r[f'{name}_cpu_s']):.0f})"
-           if r[f"{name}_wall_s"] else "" for name in ("install", "audit")),
+           if r.get(f"{name}_wall_s") else "" for name in ("install", "audit")),
          r["installed"].replace(" ", ", ").replace("=", " ")]
         for r in read_table("wheels")
     ]  # fmt: skip

@@ -354,6 +354,8 @@ def audit_given(
 
 def _check(controls: Controls, s: Vector, groups: Groups) -> None:
     refuse_none(controls)
+    if np.abs(s).max() > 1e154:  # their squares are beyond all floats
+        raise InputError("y_pred", "hold numbers between ±1e154 where there are controls")
     for column in controls.columns:
         if _made_of_score(column, s) or _copies_score(column, s, groups):
             raise InputError(

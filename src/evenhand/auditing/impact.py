@@ -170,7 +170,7 @@ def contrasts(
     if statistic in AT_CUTOFF:
         x, sigma = _off_the_edge(x, sigma, m.size)
     r, steps = x[:, [ref]], 1j * _STEP * np.eye(len(places))[:, :, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # scores beyond 1e154 have no variance
         own = np.array([formula(x + step, r).imag for step in steps]) / _STEP
         other = np.array([np.imag(formula(x, r + step)) for step in steps]) / _STEP
         other = np.broadcast_to(other, own.shape)
@@ -517,7 +517,7 @@ class Comparison:
 
     def _quantile(self, slopes: Matrix, moments: Matrix, alone: float) -> float:
         """Of the largest of all comparisons; that of one alone where no error is known."""
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(all="ignore"):
             whole = slopes @ moments @ slopes.T
             correlation = whole / np.sqrt(np.outer(np.diag(whole), np.diag(whole)))
         known = np.isfinite(np.diag(correlation))
@@ -586,7 +586,7 @@ def _reference(
     m: GroupMoments, name: Any, favorable: str, wanted: Sequence[Cutoff]
 ) -> tuple[int, list[int]]:
     """The reference, and the groups that it was chosen from for being the best of them."""
-    if name != "best" or name in m.labels:
+    if not is_one_of(name, ("best",)) or name in m.labels:
         return find_reference(name, m.labels, m.share, ", 'best'"), []
     key: Any = (wanted[0], favorable) if wanted else "mean_score"
     sign = -1.0 if not wanted and favorable == "low" else 1.0
