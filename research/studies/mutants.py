@@ -50,10 +50,13 @@ Row = dict[str, Any]
 SEED = int(os.environ.get("SEED", "29"))
 ROOMS = ("measures", "estimators", "training", "auditing", "tables")
 # What `make test` runs and what can notice a mutant of these rooms. Left out, though they might
-# notice more: networks and browsers, which cannot be forked, and pages.
+# notice more: networks, browsers and pages, and files that start the threads of Polars when they
+# are collected, which do not outlive a fork.
 TESTS = (
-    *(f"tests/{room}" for room in ROOMS), "tests/data", "tests/cli", "tests/report/test_html.py",
-    "tests/report/test_view.py", "tests/report/test_signed.py", "tests/report/test_plots.py",
+    *(f"tests/{room}" for room in ROOMS), "tests/cli",
+    *(f"tests/data/test_{name}.py" for name in ("continuous", "controls", "copies", "criteria",
+                                               "frequency", "index", "sample")),
+    *(f"tests/report/test_{name}.py" for name in ("html", "plots", "signed", "view")),
     "tests/distributed/test_shards.py", "tests/test_boosting.py", "tests/test_torture.py",
 )  # fmt: skip
 
