@@ -22,7 +22,15 @@ from evenhand.estimators.adaptive import Adaptive
 from evenhand.estimators.estimation import EntropyEstimator
 from evenhand.estimators.logistic import Logistic
 from evenhand.estimators.ranks import cut, gather_two, rescore
-from evenhand.estimators.rungs import blend, lean_of, pool_losses, smooth, spline_table
+from evenhand.estimators.rungs import (
+    N_SPLINES,
+    blend,
+    lean_of,
+    pool_losses,
+    product_terms,
+    smooth,
+    spline_table,
+)
 from evenhand.measures.effective import SharedValuesWarning
 from evenhand.measures.entropies import estimate_entropies
 from evenhand.measures.measures import measure
@@ -622,3 +630,18 @@ def test_steps_too_small_for_ranks_give_the_group_away(n, sign):
     # Steps that go with something else tell nothing about this group.
     other = rng.integers(0, 2, n)
     assert eh.separation(y[order], s[order], sensitive_features=other[order]) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(
+    ("large", "total", "beside", "most"), [(False, 6, 2, 12), (True, 8, 3, 13)]
+)
+def test_products_of_splines_are_of_low_degree_or_beside_a_simple_one(large, total, beside, most):
+    left, right, *_ = product_terms(large)
+    pairs = {*zip(left.tolist(), right.tolist(), strict=True)}
+    assert len(pairs) == len(left)
+    assert {(j, 0) for j in range(N_SPLINES)} <= pairs
+    assert {(i, j) for i in range(total + 1) for j in range(total + 1 - i)} <= pairs
+    assert {(beside, j) for j in range(most + 1)} <= pairs
+    assert (beside, most + 1) not in pairs
+    assert (beside + 1, total - beside) not in pairs
+    assert pairs == {(j, i) for i, j in pairs}

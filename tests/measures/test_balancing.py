@@ -119,6 +119,16 @@ def test_members_of_levels_without_two_counterparts_are_left_out():
     assert found.is_possible
 
 
+@pytest.mark.parametrize(("members", "kept"), [(120, True), (150, False)])
+def test_members_need_two_counterparts_in_a_hundred(members, kept):
+    """Two of the reference share a level with many; the groups' sizes, 500 and more, cancel out."""
+    level = np.repeat(["few", "many"], [2 + members, 1000])
+    a = np.r_[np.zeros(2, bool), np.ones(members, bool), np.arange(1000) % 2 == 0]
+    found = balanced({"level": level}, a, np.random.default_rng(0).normal(size=len(a)))
+    assert (found.kept[: 2 + members] == kept).all()
+    assert found.kept[2 + members :].all()
+
+
 def test_a_curve_and_a_product_are_in_the_columns():
     rng = np.random.default_rng(0)
     C = rng.normal(size=(3000, 3))

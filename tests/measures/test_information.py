@@ -13,7 +13,7 @@ from evenhand._core.validation import check_column
 from evenhand.data.criteria import CRITERIA, Criterion, get_criterion
 from evenhand.data.groups import resolve_groups
 from evenhand.estimators.estimation import EntropyEstimator, RowLosses
-from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.entropies import Entropies, estimate_entropies, get_estimator
 
 MEASURES = {"independence": eh.independence, "separation": eh.separation,
             "sufficiency": eh.sufficiency}  # fmt: skip
@@ -276,6 +276,25 @@ def test_unknown_estimator(estimator, case):
 def test_refusals(y, s, a, message):
     with pytest.raises(ValueError, match=message):
         eh.separation(y, s, sensitive_features=a)
+
+
+@pytest.mark.parametrize(("given", "exhausted"), [(0.3, False), (0.01, False), (0.006, True)])
+def test_what_is_conditioned_on_gives_the_group_away(given, exhausted):
+    """Of 1,000 rows an entropy is uncertain by log(1000)/1000, 0.0069."""
+    groups = resolve_groups(np.arange(1000) % 2, n_rows=1000)
+    criterion = CRITERIA["separation"]
+    found = Entropies({criterion.given: given, criterion.joint: 0.0}, {}, groups)
+    assert found.exhausted(criterion) == exhausted
+    assert found.normalized(criterion) == (0.0 if exhausted else 1.0)
+
+
+def test_a_group_of_few_rows_must_lose_three_quarters_of_its_entropy():
+    groups = resolve_groups(np.arange(10_000) < 2, n_rows=10_000)
+    criterion = CRITERIA["separation"]
+    for share, exhausted in ((0.3, False), (0.2, True)):
+        mean = {criterion.given: share * groups.entropy, criterion.joint: 0.0}
+        assert mean[criterion.given] < np.log(10_000) / 10_000
+        assert Entropies(mean, {}, groups).exhausted(criterion) == exhausted
 
 
 def test_read_only_columns_are_copied():

@@ -125,6 +125,17 @@ def test_degrees_of_freedom_count_the_clusters_a_group_rests_on():
         assert left == pytest.approx(mass.sum() ** 2 / np.sum(mass**2), abs=1.5)
 
 
+@pytest.mark.parametrize(("n", "functions"), [(300, 2), (600, 5)])
+def test_rows_under_weights_take_as_many_test_functions_as_they_settle(n, functions):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=n)
+    _, members = _usable(resolve_groups(np.arange(n) % 2, n_rows=n))
+    weight = rng.uniform(0.5, 2.0, n)
+    score = units.UnitScores(in_cells(z, z + rng.normal(size=n)), members, weight, None)
+    assert score.dof == functions
+    assert score.units > units.ROWS_A_DIRECTION * functions
+
+
 def test_rows_drawn_follow_the_weights_and_are_one_a_cluster():
     rng = np.random.default_rng(3)
     w = np.r_[np.full(4000, 1.0), np.full(4000, 4.0)]
