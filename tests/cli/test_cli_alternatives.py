@@ -47,7 +47,7 @@ def test_columns_of_scores(table, scores, tmp_path):
     said = run("alternatives", scores, *COLUMNS, "--limit", "0.05", "--html", page, "--owner", "Me")
     assert said.exit_code == 0
     assert "Search for alternatives: 2 models" in said.stdout
-    assert "better: chosen: the most accurate with independence ≤ 0.05" in said.stdout
+    assert "better, chosen: the most accurate with independence ≤ 0.05" in said.stdout
     assert "is above the limit 0.05" in said.stdout
     shown = page.read_text()
     for part in ("SHA-256 of scores.csv", "alternatives", "Signature", ">Me<", "fairer?"):
@@ -111,7 +111,7 @@ def test_a_pack_with_a_verdict_and_alternatives(scores, tmp_path):
         text = (tmp_path / "out" / name).read_text()
         assert "#### Verdict: ✕ Fail" in text
         assert "#### Impact by race" in text
-        assert "better: chosen: the most accurate with independence ≤ 0.05." in text
+        assert "better, chosen: the most accurate with independence ≤ 0.05." in text
         # A file of scores says nothing of the model behind them.
         assert text.count("None was handed") == (name == "model-card.md")
         assert "limits.toml, last changed" in text

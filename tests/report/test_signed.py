@@ -172,7 +172,8 @@ def test_gaps_are_in_units_percent_and_direction():
     (text,) = gap_sentences(found, "low")
     percent = 100 * gap / s[a == "a"].mean()
     assert text.startswith(
-        f"Scores of group 'b' are {gap:.3g} ({percent:.3g}%) higher than those of group 'a'"
+        # The interval is 0.17 to either side, in units and in percent: two places.
+        f"Scores of group 'b' are {gap:.2f} ({percent:.2f}%) higher than those of group 'a'"
     )
     assert text.endswith(", to their disadvantage.")
     assert gap_sentences(found, "high")[0].endswith(", to their advantage.")

@@ -8,6 +8,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.report import charts, words
+from evenhand.report.after_views import METHOD
+from evenhand.report.audit_views import audit_charts
 from evenhand.report.markup import asset
 from evenhand.report.words import accuracy, fixed, grade, judge_measure, p_text
 
@@ -48,6 +50,30 @@ def test_as_many_digits_as_the_error_deserves(audit):
     assert "0.00059 to 0.00067" in str(m)
     rough = replace(m, value=0.05, stderr=0.01, interval=(0.03, 0.07))
     assert words.measured(rough) == "0.0500 (0.030 to 0.070)"
+
+
+def test_a_value_has_the_digits_of_its_interval():
+    assert words.with_interval(1.1, (1.08, 1.12)) == "1.100 (1.080 to 1.120)"
+    assert words.with_interval(0.2922, (-1.434, 2.013), "*") == "0.3* (-1.4 to 2.0)"
+    assert words.with_interval(20.17, (15.4, 25.0)) == "20.2 (15.4 to 25.0)"
+    assert words.with_interval(0.5, (-np.inf, 1.0)) == "0.5 (-inf to 1)"
+    assert words.with_margin(1381.53, 4.2) == "1,381.5 ± 4.2"
+
+
+def test_no_formula_on_the_page_of_a_monitor():
+    assert not set("²√π") & set(METHOD)
+
+
+def test_a_few_large_claims_do_not_press_the_means_flat():
+    rng = np.random.default_rng(0)
+    s, a = rng.gamma(4.0, 50.0, 2000), rng.integers(0, 2, 2000)
+    y = np.where(rng.random(2000) < 0.1, s * rng.gamma(0.1, 100.0, 2000), 0.0)
+    audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
+    *_, chart = audit_charts(audit).values()
+    shown = [mark for mark in chart.marks if mark.look == "dot"]
+    assert chart.y[0] == 0.0
+    assert chart.y[1] < np.quantile(y, 0.99)
+    assert min(len(mark.y) for mark in shown) > 5
 
 
 def test_a_price_in_another_unit_is_asked_about():

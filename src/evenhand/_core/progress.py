@@ -26,7 +26,7 @@ def progress(total: int | None, what: str = "fairness path") -> Iterator[Any]:
         def advance(steps: int = 1, note: str = "") -> None:
             nonlocal done
             done += steps
-            count = "" if total is None else f", {done} of {total}"
+            count = "" if total is None else f", {min(done, total)} of {total}"
             say(f"{what}{count}{note and ': '}{note}")
 
         yield advance

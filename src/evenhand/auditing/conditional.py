@@ -153,7 +153,7 @@ def products_test(residual: Vector, expected: Vector, regression: Regression) ->
     unit = "clusters" if groups.cluster is not None else "rows"
     method = (
         f"covariances of residuals of group and score given the controls, {dof} directions, "
-        f"F over {n} {unit}"
+        f"F over {n:,} {unit}"
     )
     return TestResult(statistic, dof, p_value, method)
 

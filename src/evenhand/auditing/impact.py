@@ -48,7 +48,7 @@ STATISTICS = {
     "mean_difference": "difference of means",
     "mean_ratio": "ratio of means",
     "actual_expected": "actual over expected",
-    "actual_expected_ratio": "actual over expected, against the reference",
+    "actual_expected_ratio": "ratio of actual/expected",
     "impact_ratio": "impact ratio",
     "odds_ratio": "odds ratio",
 }

@@ -145,7 +145,7 @@ class Audit(Shown):
         if self.n_weightless:
             out.append(f"{self.n_weightless:,} rows of weight zero are left out.")
         if self.pricing is not None and self.pricing.has_exposure:
-            out.append("Numbers of groups count units of exposure, not rows.")
+            out.append("Shares and means of groups count each row by its exposure.")
         for part in self.attributes.values() or [self]:
             out += doubtful_labels(part.labels)
         return (*out, *self.shared)

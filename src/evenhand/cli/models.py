@@ -473,8 +473,7 @@ def demo(writing: DemoFolder) -> None:
     columns = {name: pa.array(c) for name, c in zip(data.feature_names, data.X.T, strict=True)}
     known = {data.target_name: pa.array(data.y), data.sensitive_name: data.sensitive.tolist()}
     _save(pa.table(columns | known), out / "students.csv", force)
-    say("1. The question: 4,137 students enter college, and a linear model predicts their grades.")
-    say("   Are its predictions fair to students of every race?\n")
+    say("1. The question: are a model's predictions of 4,137 grades fair to every race?\n")
     roles = group.TrainingColumns(target="colgpa", sensitive=["race"])
     rows = load_training(out / "students.csv", roles)
     path = run_path(rows, Fitting().build(), Fitting())
@@ -493,9 +492,9 @@ def demo(writing: DemoFolder) -> None:
         show_view(view)
         say("")
     say(f"6. The page to open in a browser, to print or to sign: {out / 'report.html'}", "bold")
-    say(f"   Beside it in {out}: path.csv, model.json, students.csv, scores.csv. Next, try:\n")
-    say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")
-    say(f"  evenhand predict {out / 'model.json'} {out / 'students.csv'} --out scored.csv")
+    say("   In the same folder: path.csv, model.json, students.csv, scores.csv.\n   Next, try:\n")
+    say(f"  evenhand audit {out / 'scores.csv'} -y colgpa -s fair -a race")
+    say(f"  evenhand predict {out} {out / 'students.csv'} -o scored.csv")
 
 
 def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:

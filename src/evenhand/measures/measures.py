@@ -235,7 +235,8 @@ class Measure(Shown):
     @property
     def meaning(self) -> str:
         """The value in words."""
-        percent = f"{100 * self.shown:.{1 if self.value < 0.1 else 0}f}%"
+        places = 1 - math.floor(math.log10(self.stderr)) if self.stderr > 0 else 0
+        percent = f"{100 * self.shown:.{min(max(places - 3, 1), 7)}f}%"
         words = get_criterion(self.criterion).meaning
         if self.of == "measurement":
             words = words.replace(

@@ -15,7 +15,7 @@ from .charts import Bar, Chart, bar_chart
 from .markup import asset, element, join, label, page
 from .page import About, about_section, made_with
 from .view import Figure, Lead, Name, Note, Table, View, section, view_of
-from .words import fixed, group_name, number, percent, short_names, span, with_interval
+from .words import fixed, group_name, number, percent, short_names, with_interval
 
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers, Part
@@ -87,7 +87,7 @@ def _whole_words(result: Drivers) -> list[str]:
 
 def _starred(part: Part) -> str:
     star = "*" if part.interval[0] > 0 or part.interval[1] < 0 else ""
-    return f"{number(part.value, 3)}{star} ({span(part.interval)})"
+    return with_interval(part.value, part.interval, star)
 
 
 def _driver_notes(result: Drivers) -> list[str]:
@@ -108,10 +108,10 @@ def _driver_notes(result: Drivers) -> list[str]:
 MOST_PERIODS = 24
 METHOD = (
     "The band holds the true value of all periods at once, however long the series grows and "
-    "however often you look: look t may spend 6/(π²t²) of the stated chance of a false alarm "
-    "(alpha spending). An alarm means that the last 1, 2, 4, … periods differ from the periods "
-    "before them, back to the last change, by more than d > √(l² + u²), with l and u the distances "
-    "of both to their bounds. All windows share that chance."
+    "however often you look: the stated chance of a false alarm is divided among all looks, and "
+    "early looks get more of it. An alarm means that the last 1, 2, 4, … periods differ from the "
+    "periods before them, back to the last change, by more than chance explains. All these "
+    "comparisons share that chance."
 )
 _BADGES = {VIOLATED: "strong", HOLDS: "holds"}
 
@@ -149,8 +149,8 @@ def _unseen(result: Monitor) -> list[str]:
 def _limits_met(result: Monitor) -> list[str]:
     """Return a sentence per limit on whether the data show that it is met."""
     return [
-        f"{name.capitalize()}: a value of {result.possible[name]:.4f} is possible, "
-        + ("below" if result.possible[name] <= limit else "so it is not shown to be below")
+        f"{name.capitalize()}: values up to {result.possible[name]:.4f} are possible, "
+        + ("which is below" if result.possible[name] <= limit else "so it is not shown to be below")
         + f" the limit {limit:g}."
         for name, limit in result.limits.items()
     ]
@@ -166,7 +166,7 @@ def _looks_table(criterion: str, looks: Sequence[Look]) -> Table:
             Name(look.why) if _is_open(look) else f"{look.low:.4f} to {look.high:.4f}"
         ),
     }
-    caption = f"{criterion.capitalize()} in the last {len(shown)} of {len(looks)} periods"
+    caption = f"{criterion.capitalize()} in {len(shown)} of {len(looks)} periods"
     columns = tabulate(looks, "period", "n", "value", "stderr", "low", "high", "why")
     return Table.of(shown, cells, caption, columns, f"{criterion}.csv", limit=30)
 
@@ -272,12 +272,10 @@ def alternatives_view(result: Alternatives) -> View:
         ]
         for j, name in enumerate(columns["name"])
     ]  # fmt: skip
-    reasons = [
-        f"{name}: {why}." for name, why in zip(columns["name"], columns["reason"], strict=True)
-    ]
+    reasons = [f"{n}, {why}." for n, why in zip(columns["name"], columns["reason"], strict=True)]
     return View(
         f"Search for alternatives: {len(rows)} models",
-        Lead(f"{result.chosen}: {columns['reason'][k]}."),
+        Lead(f"{result.chosen}, {columns['reason'][k]}."),
         f"{result.held_out[0].upper()}{result.held_out[1:]}."
         + (f" Asked for: {', '.join(asked)}." if asked else ""),
         Table(

@@ -13,7 +13,7 @@ from ..auditing.result import Audit
 from ..data.criteria import get_criterion
 from ..measures.measures import measure_columns
 from .after_views import drivers_view
-from .charts import Bar, Chart, bar_chart, legend
+from .charts import LEFT, Bar, Chart, bar_chart, legend, round_ticks
 from .gap_views import conditional_view, imputation_view, money_view, pricing_view
 from .markup import Html, element, join, label
 from .page import About, signed_page
@@ -56,19 +56,15 @@ if TYPE_CHECKING:
 
 
 CLOUD = 800
-PARTS = (
-    "Splitting groups makes the share smaller, so each attribute is also judged on its own. The "
-    "worst of these counts."
+SPLITTING = (
+    "Splitting groups makes the share smaller, so each attribute, and each group against the rest, "
+    "is judged as well. The worst of these counts."
 )
 OTHER_ROWS = "rows that are copies of others were left out, and not those of the first model."
 UNTESTED = (
     "Differences between these models are not tested: their rows are not the same, or were counted."
 )
 UNJUDGED = "No tolerance was stated, so there is no verdict."
-ONE_GROUP = (
-    "Splitting groups makes the share smaller, so each group is also compared with all others. The "
-    "worst of these counts."
-)
 _GROUP_HEADS = {
     "n": "rows", "n_clusters": "clusters", "share": "share", "mean_score": "mean score",
     "sd_score": "spread of score", "mean_target": "mean outcome",
@@ -184,7 +180,7 @@ def measure_table(measures: Mapping[str, Measure], confidence_level: float | Non
         f"{level}interval": lambda m: " to ".join(f"{end:.{places}f}" for end in m.interval),
         "p (exactly fair)": lambda m: p_text(m.p_value),
         "standard error": lambda m: f"{m.stderr:.{places}f}" if m.defined else "not defined",
-        "nats": lambda m: f"{m.nats:.{places + 1}f}",
+        "nats": lambda m: fixed(m.nats, places + 1),
         "estimated by": lambda m: m.chosen,
     }
     columns = measure_columns(measures.values())
@@ -210,8 +206,7 @@ def part_tables(audit: Audit) -> list[Any]:
     what = "Each attribute on its own, and the" if audit.attributes else "All groups, and the"
     caption = f"{what} worst group against the rest ({half_width(audit)})"
     heads = ["groups", *audit.measures]
-    note = Note(PARTS if audit.attributes else ONE_GROUP)
-    return [note, Table(heads, rows, caption, columns, "parts.csv", limit=29)]
+    return [Note(SPLITTING), Table(heads, rows, caption, columns, "parts.csv", limit=29)]
 
 
 def group_table(
@@ -238,7 +233,7 @@ def group_cell(columns: Mapping[str, Sequence[Any]], name: str, k: int) -> str:
     if name in ("n", "n_clusters"):
         return f"{value:,.0f}"
     if f"{name}_low" not in columns:
-        return number(value)
+        return number(value, 3)
     return with_margin(value, (columns[f"{name}_high"][k] - columns[f"{name}_low"][k]) / 2)
 
 
@@ -246,8 +241,8 @@ def gaps(audit: Audit) -> str:
     """Return the simple gaps, in the units of the score."""
     d, part = audit.disparities, part_word(audit)
     text = (
-        f"Mean scores differ by up to {number(d.mean_score_gap)} between {part}s. The scores of "
-        f"one {part} and of all others are up to {number(d.wasserstein)} apart on average "
+        f"Mean scores differ by up to {number(d.mean_score_gap, 3)} between {part}s. The scores of "
+        f"one {part} and of all others are up to {number(d.wasserstein, 3)} apart on average "
         "(Wasserstein distance, in units of the score), and their distribution functions up to "
         f"{number(d.kolmogorov_smirnov, 3)} (Kolmogorov-Smirnov)."
     )
@@ -324,7 +319,7 @@ def gains_view(audits: Mapping[str, Audit], favorable: str | None = None) -> Vie
             continue
         changes = gains_of(audits[first], audits[name], favorable)
         rows = [
-            [Name(group), number(mean, 3), span(ends), f"{100 * gain:.0f}%", f"{100 * loss:.0f}%"]
+            [Name(group), number(mean, 2), span(ends), f"{100 * gain:.0f}%", f"{100 * loss:.0f}%"]
             for group, mean, *ends, gain, loss in zip(*map(changes.get, _CHANGES), strict=True)
         ]
         heads = ["group", "mean change", "middle 90%", *GAINS[favorable]]
@@ -345,15 +340,14 @@ def cards(audit: Audit) -> Html:
 
 def _card(measure: Measure, audit: Audit) -> Html:
     level = grade_criterion(audit, measure.criterion)
-    places = places_of(measure, 3)
-    ends = " to ".join(f"{end:.{places}f}" for end in measure.interval)
-    words = f" ({percent(audit.confidence_level)} interval {ends})"
+    value, ends = measured(measure).split(" (")
+    words = f" ({percent(audit.confidence_level)} interval {ends}"
     return element(
         "article",
         element("h3", get_criterion(measure.criterion).title),
         element("p", measure.question, class_="soft"),
         element("p", GRADES[level], class_=f"badge {level}"),
-        element("p", element("b", fixed(measure.shown, places)), words),
+        element("p", element("b", value), words),
         element("p", judge_criterion(audit, measure.criterion)),
         class_="card",
     )
@@ -420,10 +414,16 @@ def density_chart(
 def calibration_chart(drawn: DrawnRows, confidence_level: float) -> Chart:
     """The mean target in bins of the score, one line per group, over a cloud of rows."""
     assert drawn.y is not None
-    wide, tall = grid_over(drawn.s), grid_over(drawn.y)
+    curves = [calibration(drawn.s, drawn.y, w, confidence_level) for w in drawn.membership.T]
+    ends = [y + side * margin for _, y, margin in curves for side in (-1, 1)]
+    # A few large claims would press the means flat; they are left out of the picture.
+    shown = np.concatenate([np.quantile(drawn.y, [0.05, 0.95]), *ends])
+    wide, tall = grid_over(drawn.s), grid_over(np.clip(shown, drawn.y.min(), drawn.y.max()))
+    longest = max(map(len, round_ticks(tall[0], tall[-1]).values()), default=0)
     chart = Chart(
         (float(wide[0]), float(wide[-1])), (float(tall[0]), float(tall[-1])), x_label="score",
         y_label="outcome (dashed: outcome = score)", title="Mean outcome at each score, by group",
+        left=max(LEFT, 16 + 9 * longest),
     )  # fmt: skip
     codes = drawn.codes
     rows = np.unique(np.linspace(0, len(codes) - 1, CLOUD).astype(int))
@@ -432,10 +432,9 @@ def calibration_chart(drawn: DrawnRows, confidence_level: float) -> Chart:
         chart.dots(drawn.s[mine], drawn.y[mine], k, 2.2, "cloud")
     ends = [max(wide[0], tall[0]), min(wide[-1], tall[-1])]
     chart.guide(ends, ends)
-    for k, weight in enumerate(drawn.membership.T):
-        if not weight.any():
+    for k, (x, y, margin) in enumerate(curves):
+        if not len(x):
             continue
-        x, y, margin = calibration(drawn.s, drawn.y, weight, confidence_level)
         chart.bars(x, y - margin, y + margin, k)
         chart.line(x, y, k)
         chart.dots(x, y, k)

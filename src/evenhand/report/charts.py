@@ -230,7 +230,7 @@ def legend(names: Sequence[Html], omitted: int = 0) -> Html:
         )  # fmt: skip
         items.append(element("li", stroke, name))
     if omitted:
-        items.append(element("li", f"{omitted} smaller groups are not drawn"))
+        items.append(element("li", f"smaller groups not drawn: {omitted}"))
     return element("ul", *items, class_="legend")
 
 

@@ -20,13 +20,14 @@ from .words import (
     percent,
     short_names,
     span,
+    to_margin,
     with_interval,
 )
 
 if TYPE_CHECKING:
     from ..auditing.adjusted_gap import AdjustedGap, Imbalance
     from ..auditing.conditional import Conditional
-    from ..auditing.impact import Impact
+    from ..auditing.impact import Impact, ImpactNumber
     from ..auditing.imputed import Imputation
     from ..auditing.pricing import Pricing
     from ..auditing.result import Audit
@@ -83,17 +84,16 @@ def gap_sentence(gap: AdjustedGap) -> str:
         raw, explained, left, alike, sign, unit = (
             gap.raw, gap.explained, gap.adjusted, gap.adjusted, "", "",
         )  # fmt: skip
+    sizes = (abs(part.value) for part in (alike, raw, explained, left))
+    same, overall, with_controls, without = to_margin(alike.interval, *sizes)
     words = (
-        f"Among people with the same controls, scores of {group} are "
-        f"{_higher(alike.value, sign)} than those of {reference} "
+        f"Among people with the same controls, scores of {group} are {same}{sign} "
+        f"{_way(alike.value)} than those of {reference} "
         f"({_span_of(alike.value, alike.interval, sign)}, {p_words(gap.p_adjusted)}). On average "
-        f"they are {_higher(raw.value, sign)}"
+        f"they are {overall}{sign} {_way(raw.value)}"
     )
     if explained.value * raw.value >= 0 and abs(explained.value) <= abs(raw.value):
-        words += (
-            f": {abs(explained.value):.3g}{unit} of that go with the controls and "
-            f"{abs(left.value):.3g}{unit} do not"
-        )
+        words += f": {with_controls}{unit} of that go with the controls and {without}{unit} do not"
     if gap.no_counterpart > 0:
         words += (
             f". {100 * gap.no_counterpart:.2g}% of {group} have hardly any counterpart and are "
@@ -110,27 +110,26 @@ def _imbalance(balance: Imbalance) -> str:
     return f"after weighting {what} still differs by {balance.largest:.2g} standard deviations"
 
 
-def _higher(value: float, sign: str = "") -> str:
-    """ "3.1% higher"."""
-    return f"{abs(value):.3g}{sign} {'higher' if value >= 0 else 'lower'}"
+def _way(value: float) -> str:
+    return "higher" if value >= 0 else "lower"
 
 
 def _span_of(value: float, ends: Sequence[float], sign: str = "") -> str:
     """ "1.2% to 5%": the ends of an interval in the direction of the sentence."""
-    low, high = ends if value >= 0 else (-ends[1], -ends[0])
-    return f"{number(low, 3)}{sign} to {number(high, 3)}{sign}"
+    low, high = to_margin(ends, *(ends if value >= 0 else (-ends[1], -ends[0])))
+    return f"{low}{sign} to {high}{sign}"
 
 
 def _gap_table(result: Conditional) -> Table:
     cells: dict[str, Callable[[AdjustedGap], str]] = {
         "group": lambda gap: Name(gap.group),
         "rows": lambda gap: f"{gap.n:,.0f}",
-        "gap": lambda gap: number(gap.raw.value),
-        "explained": lambda gap: number(gap.explained.value),
-        "not explained": lambda gap: number(gap.adjusted.value),
+        "gap": lambda gap: to_margin(gap.adjusted.interval, gap.raw.value)[0],
+        "explained": lambda gap: to_margin(gap.adjusted.interval, gap.explained.value)[0],
+        "not explained": lambda gap: to_margin(gap.adjusted.interval, gap.adjusted.value)[0],
         f"{percent(result.confidence_level)} interval":
-            lambda gap: span(gap.adjusted.interval, 4) if gap.is_estimated else "n/a",
-        "in %": lambda gap: number(gap.ratio_percent.value, 3),
+            lambda gap: span(gap.adjusted.interval) if gap.is_estimated else "n/a",
+        "in %": lambda gap: to_margin(gap.ratio_percent.interval, gap.ratio_percent.value)[0],
         "p (all groups)": lambda gap: p_text(gap.p_adjusted),
     }  # fmt: skip
     if any(gap.no_counterpart > 0 for gap in result.gaps):
@@ -357,11 +356,10 @@ def widest_first(impact: Impact) -> list[str]:
 def gap_words(impact: Impact, group: str, favorable: str | None, unit: str = "") -> str:
     """Return one group against the reference: the gap in units, in percent, and for whose good."""
     gap, ratio = (impact.get(name, group) for name in ("mean_difference", "mean_ratio"))
-    share = f" ({abs(100 * (ratio.value - 1)):.3g}%)" if has_percent(impact, group) else ""
-    size = " ".join([number(abs(gap.value), 3), *([unit] if unit else [])])
-    way = "higher" if gap.value >= 0 else "lower"
+    share = f" ({_percent_of(ratio).lstrip('-')})" if has_percent(impact, group) else ""
+    size = " ".join([*to_margin((gap.low, gap.high), abs(gap.value)), *([unit] if unit else [])])
     text = (
-        f"Scores of {group_name(group)} are {size}{share} {way} than those of "
+        f"Scores of {group_name(group)} are {size}{share} {_way(gap.value)} than those of "
         f"{group_name(impact.reference)} on average"
     )
     if not gap.defined:
@@ -374,6 +372,11 @@ def gap_words(impact: Impact, group: str, favorable: str | None, unit: str = "")
         return f"{text}."
     good = (gap.value > 0) == (favorable == "high")
     return f"{text}, to their {'advantage' if good else 'disadvantage'}."
+
+
+def _percent_of(ratio: ImpactNumber) -> str:
+    """ "9.9%": how far a ratio is above 1, with the digits that its interval deserves."""
+    return f"{to_margin((100 * ratio.low, 100 * ratio.high), 100 * (ratio.value - 1))[0]}%"
 
 
 def has_percent(impact: Impact, group: str) -> bool:
@@ -396,7 +399,7 @@ def gap_changes_view(
         cells = []
         for impact in pair:
             gap, ratio = (impact.get(s, group) for s in ("mean_difference", "mean_ratio"))
-            share = f", {100 * (ratio.value - 1):+.3g}%" if has_percent(impact, group) else ""
+            share = f", {_percent_of(ratio)}" if has_percent(impact, group) else ""
             cells.append(f"{with_interval(gap.value, (gap.low, gap.high))}{share}")
         rows.append([Name(group), *cells])
     first = widest_first(pair[0])[0]

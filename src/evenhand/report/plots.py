@@ -47,6 +47,7 @@ def draw(ax: Any, chart: Chart) -> None:
     for mark in chart.marks:
         _draw_mark(ax, chart, mark)
     ax.set(xlim=chart.x, ylim=chart.y, xlabel=safe(chart.x_label), ylabel=safe(chart.y_label))
+    ax.locator_params(axis="x", nbins=5)
     if chart.x_ticks is not None:
         ax.set_xticks([*chart.x_ticks], [safe(text) for text in chart.x_ticks.values()])
     if chart.y_ticks is not None:

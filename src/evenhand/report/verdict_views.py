@@ -12,7 +12,7 @@ from ..auditing.tolerance import range_text
 from ..measures.measures import HOLDS, OPEN, RULE_WITH_TOLERANCE, VIOLATED
 from .markup import element
 from .view import Lead, Name, Note, Table, View
-from .words import group_name, number, part_name, percent, short_names, span, upper_first
+from .words import group_name, number, part_name, percent, short_names, upper_first, with_interval
 
 if TYPE_CHECKING:
     from ..auditing.by_group import ByGroup
@@ -65,7 +65,7 @@ def _impact_cell(n: ImpactNumber | None) -> str:
     if not n.defined or math.isnan(n.value):
         return "not defined"
     star = "*" if n.p_value < SIGNIFICANT else ""
-    return f"{number(n.value, 3)}{star} ({span((n.low, n.high))})"
+    return with_interval(n.value, (n.low, n.high), star)
 
 
 def _impact_notes(impact: Impact) -> list[str]:
@@ -110,8 +110,8 @@ def by_group_view(result: ByGroup) -> View:
     for name, group in result.groups.items():
         gaps = [_impact_cell(numbers.get((name, key))) for key in ("gap", "ratio")]
         n = numbers[name, "value"]
-        ends = span((n.low, n.high)) if math.isfinite(n.low) else "interval not known"
-        own = f"{number(n.value, 3)} ({ends})"
+        own = f"{number(n.value, 3)} (interval not known)"
+        own = with_interval(n.value, (n.low, n.high)) if math.isfinite(n.low) else own
         rows.append([Name(name), f"{100 * group['share']:.1f}%", own, *gaps])
     rows.append([Name("all rows"), "100.0%", number(result.overall, 3), "–", "–"])
     note = f"Gaps and ratios are against {against}. {_simultaneous(result, result.method)}"
@@ -200,8 +200,10 @@ def _clause_table(verdict: Verdict) -> Table:
             f"{clause_words(c.clause)}{f' at {c.at}' if c.at else ''}, {_where(c)}"
         ),
         "limit": lambda c: LIMITS[c.judged],
-        "value": lambda c: number(c.value, 3),
-        f"{percent(1 - verdict.level)} bounds": lambda c: span(c.interval),
+        "value": lambda c: with_interval(c.value, c.interval).split(" (")[0],
+        f"{percent(1 - verdict.level)} bounds": (
+            lambda c: with_interval(c.value, c.interval).split("(")[1][:-1]
+        ),
         "allowed": lambda c: range_text(c.clause, *c.tolerance),
     }
     if any(c.judged == OPEN for c in clauses):

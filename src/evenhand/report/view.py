@@ -289,7 +289,7 @@ def section(view: View, level: str = "h2", prefix: str = "") -> Html:
     parts = [_markup(part, below, prefix) for part in view.parts]
     badge = None
     if view.badge is not None:
-        badge = element("p", view.badge[0], class_=f"badge {view.badge[1]}")
+        badge = element("p", upper_first(view.badge[0]), class_=f"badge {view.badge[1]}")
     return element("section", element(level, view.title), badge, *parts)
 
 
@@ -312,9 +312,8 @@ def _markup(part: Any, level: str, prefix: str) -> Html | None:
 
 def _page_table(part: Table, prefix: str) -> Html:
     rows = [list(map(_cell, row)) for row in part.rows]
-    heads = [head if head.startswith("p (") else upper_first(head) for head in part.heads]
-    width = len(heads)
-    look = "words" if part.wrapped else "many" * (width > 4) + " tight" * (width > 8)
+    heads = [head if head.startswith("p (") else upper_first(head.strip()) for head in part.heads]
+    look = "words" if part.wrapped else "many" * (len(heads) > 3) + " tight" * (len(heads) > 8)
     shown = table(heads, rows, caption=part.caption, class_=look)
     if part.columns is None:
         return shown

@@ -26,7 +26,7 @@ def number(value: Any, digits: int = 4) -> str:
         return "n/a"
     if isinstance(value, int | np.integer):
         return f"{value:,}"
-    text = f"{value:.{digits}g}"
+    text = f"{value:,.{digits}g}"
     if abs(value) >= 10**digits and abs(value) < 1e9:
         text = f"{value:,.0f}"
     return "0" if float(text.replace(",", "")) == 0 else text
@@ -34,13 +34,16 @@ def number(value: Any, digits: int = 4) -> str:
 
 def with_margin(value: float, margin: float) -> str:
     """ "1.234 ± 0.056": the margin to two digits, the value to the same place."""
-    if not margin > 0 or not math.isfinite(margin):
-        return number(value)
-    places = 1 - math.floor(math.log10(margin))
-    if places > 8 or margin >= 1e9:
-        return f"{number(value)} ± {number(margin, 2)}"
-    places = max(places, 0)
-    return f"{value:,.{places}f} ± {margin:,.{places}f}"
+    shown = to_margin((-margin, margin), value, margin)
+    return " ± ".join(shown) if 0 < margin < math.inf else number(value)
+
+
+def to_margin(interval: Sequence[float], *values: float) -> list[str]:
+    """Numbers to the place of the second digit of half the width of an interval."""
+    margin = (interval[1] - interval[0]) / 2
+    if not 1e-8 < margin < 1e9 or not all(map(math.isfinite, values)):
+        return [number(value, 3) for value in values]
+    return [fixed(value, max(1 - math.floor(math.log10(margin)), 0)) for value in values]
 
 
 def short_names(names: Iterable[str], limit: int = 24) -> tuple[str, ...]:
@@ -90,17 +93,18 @@ def part_name(part: str) -> str:
 
 def fixed(value: float, places: int = 4) -> str:
     """A number to so many places, without "-0.0000"."""
-    return f"{round(value, places) + 0.0:.{places}f}"
+    return f"{round(value, places) + 0.0:,.{places}f}"
 
 
-def span(interval: Sequence[float], digits: int = 3) -> str:
-    """ "0.1 to 0.3"."""
-    return f"{number(interval[0], digits)} to {number(interval[1], digits)}"
+def span(interval: Sequence[float]) -> str:
+    """ "0.10 to 0.30"."""
+    return " to ".join(to_margin(interval, *interval))
 
 
-def with_interval(value: float, interval: Sequence[float], digits: int = 3) -> str:
-    """ "0.2 (0.1 to 0.3)"."""
-    return f"{number(value, digits)} ({span(interval, digits)})"
+def with_interval(value: float, interval: Sequence[float], star: str = "") -> str:
+    """ "0.20 (0.10 to 0.30)": no more digits than the width of the interval deserves."""
+    shown, *ends = to_margin(interval, value, *interval)
+    return f"{shown}{star} ({' to '.join(ends)})"
 
 
 def places_of(measure: Measure, least: int) -> int:

@@ -491,7 +491,7 @@ def alternatives(
     ]
     name = get_criterion(criterion).name
     request = Request(name, limit, floor, False, confidence_level, accuracy)
-    held_out = f"{rows.n_rows:,} rows, held out from these models only where you saw to that"
+    held_out = f"{rows.n_rows:,} rows, which the models must not have been fitted to"
     return record(
         list(y_pred), ["scores"] * len(points), points, request, np.zeros(len(points), dtype=bool),
         None, held_out, rows.groups.name,
