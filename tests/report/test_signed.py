@@ -1,6 +1,7 @@
 """The report to sign: who asks, in which order, what gets worse, and what is not stated."""
 
 import json
+import re
 from dataclasses import fields, replace
 
 import numpy as np
@@ -193,3 +194,23 @@ def test_negative_scores_and_prices_are_on_the_page():
     assert f"{(s < 0).sum()} scores" in text
     assert "Expected and actual" in text
     assert {"pricing.csv", "bands.csv"} <= set(downloads(text))
+
+
+def test_the_outcome_of_each_model_comes_before_its_pages():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 400)
+    models = {"old": 2.0 * a + rng.normal(size=400), "new": rng.normal(size=400)}
+    audits = eh.audit(None, models, sensitive_features=a, estimator="logistic")
+    limits = eh.Tolerance(independence=0.2)
+    text = audit_page(audits, verdicts={name: one.verdict(limits) for name, one in audits.items()})
+    for said in ("<p>old: ✕ Fail.</p>", "<p>new: ✓ Pass.</p>"):
+        assert text.index("Side by side") < text.index(said) < text.index("Model 1: ")
+
+
+def test_the_line_below_the_heading_has_no_formula():
+    rng = np.random.default_rng(0)
+    age = eh.Continuous(rng.normal(size=400))
+    text = audit_page(eh.audit(None, rng.normal(size=400), sensitive_features=age))
+    (under,) = re.findall(r'<p class="soft">(.*?)</p></header>', text)
+    assert "on the scale of R²" in under
+    assert "exp(" not in under

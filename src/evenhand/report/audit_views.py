@@ -17,7 +17,7 @@ from .charts import LEFT, Bar, Chart, bar_chart, legend, round_ticks
 from .gap_views import conditional_view, imputation_view, money_view, pricing_view
 from .markup import Html, element, join, label
 from .page import About, signed_page
-from .verdict_views import impact_view, verdict_view
+from .verdict_views import BADGES, impact_view, verdict_view
 from .view import Figure, Judged, Lead, Name, Note, Table, View, section
 from .words import (
     GRADES,
@@ -155,9 +155,8 @@ def row_words(audit: Audit, unknown: str = "") -> str:
     name = short_names([audit.sensitive_name], 60)[0]
     if is_measured(audit):
         return (
-            f"{rows}, '{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its "
-            f"variance explained if all is normal; tables are by {n_groups} bands of about equal "
-            "size"
+            f"{rows}, '{name}' as a measurement. Values are on the scale of R²: the share of its "
+            f"variance explained if all is normal. Tables have {n_groups} bands of about equal size"
         )
     shown = ", ".join(short_names(audit.labels[:6], 40))
     more = f" and {n_groups - 6} more" if n_groups > 6 else ""
@@ -479,7 +478,8 @@ def audit_page(
     parts: list[Any] = []
     if not isinstance(result, Audit):
         title = f"Fairness by {result.kind}"
-        parts.append(View("Side by side", comparison_table(result), *difference_parts(result)))
+        said = [f"{short_names([n], 60)[0]}: {BADGES[v.outcome][0]}." for n, v in verdicts.items()]
+        parts += [View("Side by side", *said, comparison_table(result), *difference_parts(result))]
         if result.kind == "model":
             scores = View(f"Scores by {part_word(first)}", draw(density_charts(result), first))
             parts += [scores, gains_view(result, favorable)]
@@ -501,8 +501,8 @@ def audit_page(
     lacking = f" ({first.n_unknown:,} more without a {unknown_words(first)})"
     heading = (title, row_words(first, lacking if first.n_unknown else ""), question)
     reference = next((one.reference for one in impacts.values()), largest_group(first))
-    estimator = next(iter(first.measures.values())).estimator
-    facts = {"Estimator": estimator, "Reference group": reference}
+    used = next(iter(first.measures.values())).estimator
+    facts = {"Estimator": used, "Reference group": reference}
     return signed_page(data, first, about, source, heading, parts, facts=facts)
 
 

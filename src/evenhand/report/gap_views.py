@@ -272,7 +272,7 @@ def _price_table(result: Pricing) -> Table:
         if group != result.reference:
             gaps = [_percent(columns, f"log_ratio_{of}", k) for of in ("score", "target")]
         sums = [number(columns[name][k]) for name in ("actual", "expected")]
-        rows.append([Name(group), number(columns[unit][k], 6), *sums, _ratio(columns, k), *gaps])
+        rows.append([Name(group), number(columns[unit][k]), *sums, _ratio(columns, k), *gaps])
     caption = "Actual over expected, and gaps against the reference"
     return Table(heads, rows, caption, columns, "pricing.csv")
 

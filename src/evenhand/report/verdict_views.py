@@ -80,7 +80,7 @@ def _impact_notes(impact: Impact) -> list[str]:
             "Impact and odds ratios compare the shares of people with a favorable score, on the "
             f"good side of a cutoff ({where})."
         )
-    notes.append(_simultaneous(impact, "max |t|, covariance"))
+    notes.append(_simultaneous(impact, "by the largest t value, with covariances"))
     if impact.apart:
         notes.append(
             f"Groups with less than {percent(impact.smallest)} of the rows are listed last; their "
