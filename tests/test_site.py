@@ -3,8 +3,10 @@
 import inspect
 import re
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -82,6 +84,10 @@ def test_names_of_nothing_or_of_several_things_are_refused(name, where, monkeypa
         package.locate(name)
 
 
+# Blocks of a page that the build of the site cannot run, as they need more than its packages.
+SHOWN = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in WRITTEN if package.EXECUTED.search(PAGES[n])])
 def test_blocks_run(name, capsys, monkeypatch):
@@ -90,6 +96,29 @@ def test_blocks_run(name, capsys, monkeypatch):
     for source in package.EXECUTED.findall(PAGES[name]):
         exec(compile(source, f"{name}.md", "exec"), namespace)
     assert capsys.readouterr().out
+    if name == "signature":
+        check_blocks_for_mlflow(SHOWN.findall(PAGES[name]), namespace, monkeypatch)
+
+
+def check_blocks_for_mlflow(blocks, namespace, monkeypatch):
+    told: dict = {}
+    fake = ModuleType("mlflow")
+    fake.start_run = nullcontext
+    fake.log_metrics = told.update
+    fake.log_dict = fake.log_text = lambda held, name: told.update({name: held})
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    for source in blocks:
+        exec(compile(source, "signature.md", "exec"), namespace)
+    assert told["evenhand.independence"] == namespace["audit"].independence.value
+    assert {"evenhand.json", "evenhand.html"} < set(told)
+
+
+def test_no_block_of_the_page_to_a_signature_is_left_out():
+    """Of all fences, whatever their language: they are run when the site is built, or above."""
+    text = PAGES["signature"]
+    run = len(package.EXECUTED.findall(text)) + len(SHOWN.findall(text))
+    assert run > 8
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * run
 
 
 def test_architecture_names_functions_in_the_files_that_hold_them():
