@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import Ridge
 
 import evenhand as eh
 from evenhand.data.weights import cluster_groups
@@ -57,6 +58,16 @@ def test_a_reference_that_is_no_label_is_named(reference):
         audit.impact(reference=reference)
 
 
+@pytest.mark.parametrize("argument", ["estimator", "period"])
+@pytest.mark.parametrize("value", [np.array([1.0, 2.0]), pd.NA])
+def test_an_option_of_a_monitor_that_cannot_be_compared_is_named(argument, value):
+    days = pd.date_range("2024-01-01", periods=len(Y))
+    table = pd.DataFrame({"day": days, "y": Y, "s": Y, "a": A})
+    roles = {"time": "day", "y_true": "y", "y_pred": "s", "sensitive_features": "a"}
+    with pytest.raises(ValueError, match=f"`{argument}` must be"):
+        eh.monitor(table, **roles, **{argument: value})
+
+
 def test_scores_without_a_variance_have_an_impact_and_no_controls():
     """Their squares are beyond all floats."""
     rng = np.random.default_rng(0)
@@ -65,8 +76,19 @@ def test_scores_without_a_variance_have_an_impact_and_no_controls():
     with np.errstate(all="raise"):
         numbers = audit.impact().to_dict()
     json.dumps(numbers, allow_nan=False)
-    with pytest.raises(ValueError, match="`y_pred` must hold numbers between ±1e154 where there"):
+    with pytest.raises(ValueError, match="`y_pred` must be small enough to square"):
         eh.audit(Y, s, sensitive_features=A, controls=rng.normal(size=40), estimator="lspc")
+
+
+@pytest.mark.parametrize("model", [eh.FairPostprocessor(Ridge(), cv=2), eh.FairGLM("normal")])
+def test_targets_whose_squares_are_beyond_all_floats_are_refused(model):
+    with pytest.raises(ValueError, match="`y` must be small enough to square, got values up to 1"):
+        model.fit(Y[:, None], 1e252 * np.sign(Y - 3), sensitive_features=A)
+
+
+def test_a_name_of_a_file_that_is_too_long_is_no_file():
+    with pytest.raises(ValueError, match="There is no file '∅∅∅"):
+        eh.FairRidge().fit("∅" * 300, "y", sensitive_features="a")
 
 
 def test_a_tolerance_that_is_no_text_is_named(tmp_path):

@@ -55,7 +55,9 @@ def test_series_keep_their_library_their_index_and_the_order_of_bands():
     polars = eh.bands(pl.Series("age", AGES), [25, 65])
     assert polars.dtype == pl.Enum(["under 25", "25 to 64", "65 and over"])
     arrow = eh.bands(pa.chunked_array([AGES]), [25, 65])
-    for series in (found, polars, arrow):
+    bare = eh.bands(pa.array(AGES), [25, 65])
+    assert isinstance(bare, pa.ChunkedArray)
+    for series in (found, polars, arrow, bare):
         assert resolve_groups(series, n_rows=5, warn=False).labels == (
             "under 25",
             "25 to 64",

@@ -115,13 +115,13 @@ def find_files(path: str) -> list[str]:
     is."""
     if "://" in path:
         return [path]
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         every = (file for file in Path(path).rglob("*") if file.suffix.lower() in PARQUET)
         found = [str(file) for file in sorted(every) if not _is_hidden(file, Path(path))]
         if not found:
             raise TableError(f"{path!r} is a folder without Parquet files. Hint: name a file.")
         return found
-    if Path(path).exists():
+    if os.path.exists(path):  # unlike that of a Path, it says no to a name that is too long
         return [path]
     found = sorted(glob.glob(path, recursive=True))
     if not found:

@@ -316,6 +316,14 @@ def check_length(name: str, length: int, n_rows: int) -> None:
         raise InputError(name, f"have one entry per row: got {length} for {n_rows} rows")
 
 
+def check_squares(values: NDArray[np.float64], name: str) -> None:
+    """Refuse numbers whose squares, or sums of these, are beyond all floats."""
+    largest = np.abs(values).max(initial=0.0)
+    if largest > 1e150:
+        message = f"be small enough to square, got values up to {largest:.1e}"
+        raise InputError(name, message, hint="divide it by a constant.")
+
+
 def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:
     """A finite 1-D float64 array from any numeric column.
 

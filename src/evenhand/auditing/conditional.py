@@ -19,7 +19,7 @@ from scipy.stats import f_oneway, rankdata, spearmanr
 from .._core.arrays import Matrix, Vector
 from .._core.frames import json_safe, tabulate
 from .._core.threads import one_blas_thread
-from .._core.validation import InputError, warn_user
+from .._core.validation import InputError, check_squares, warn_user
 from .._core.views import Tabled
 from ..data.criteria import CONDITIONAL
 from ..data.encoding import FEW_VALUES, Control, Controls, refuse_none
@@ -354,8 +354,7 @@ def audit_given(
 
 def _check(controls: Controls, s: Vector, groups: Groups) -> None:
     refuse_none(controls)
-    if np.abs(s).max() > 1e154:  # their squares are beyond all floats
-        raise InputError("y_pred", "hold numbers between ±1e154 where there are controls")
+    check_squares(s, "y_pred")
     for column in controls.columns:
         if _made_of_score(column, s) or _copies_score(column, s, groups):
             raise InputError(

@@ -482,6 +482,7 @@ def check_watch(criteria: Sequence[str], level: float, estimator: Any) -> None:
         raise InputError("level", f"lie between 0 and 1, got {level!r}", hint="such as 0.05.")
     if not [get_criterion(name) for name in criteria]:
         raise InputError("criteria", "name at least one criterion")
+    get_estimator(estimator)
     refuse_beside_cells(estimator)
 
 

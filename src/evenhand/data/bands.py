@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Array, Rows
 from .._core.validation import InputError, read_native
-from .columns import MOMENT, missing_rows, read_values, split_columns
+from .columns import MOMENT, chunked, missing_rows, read_values, split_columns
 
 _OWNER = "of a Continuous"
 
@@ -59,7 +59,7 @@ def bands(values: Any, edges: Sequence[Any], *, labels: Sequence[str] | None = N
     array = measurement(values)
     cut = Bands.make(edges, array, labels)
     names = cut.apply(array)
-    native = read_native(values, "values")
+    native = read_native(chunked(values), "values")
     if isinstance(native, nw.DataFrame):
         (native,) = native.iter_columns()
     return _like(native, names, cut.labels) if isinstance(native, nw.Series) else names

@@ -37,7 +37,7 @@ def split_columns(
     """
     if isinstance(values, dict):
         return [(str(k), _single(v, argument, str(k), noun, check)) for k, v in values.items()]
-    native = read_native(_chunked(values), argument)
+    native = read_native(chunked(values), argument)
     if isinstance(native, nw.DataFrame):
         return [*frame_columns(native)]
     if isinstance(native, nw.Series):
@@ -62,7 +62,7 @@ def split_columns(
     return [(None if count == 1 else f"{noun} {j}", array[:, j]) for j in range(count)]
 
 
-def _chunked(values: Any) -> Any:
+def chunked(values: Any) -> Any:
     """A bare Arrow array is not a narwhals series; a chunked one is."""
     if hasattr(values, "__arrow_c_array__") and not hasattr(values, "columns"):
         import pyarrow as pa

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.installing import install_hint
+from .._core.installing import need
 from ..auditing.figures import drawn_rows
 from .after_views import drivers_charts, looks_chart
 from .audit_views import audit_charts, measures_chart
@@ -82,13 +82,8 @@ def _figure(
 
     In a notebook pyplot does not keep it, as it would draw it again.
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            "A figure must have Matplotlib, which is not installed. Hint: "
-            f"{install_hint('[plot]')}, or write the HTML report, which needs nothing."
-        ) from error
+    sentence = "A figure needs Matplotlib, which is not installed; the HTML report needs nothing."
+    plt = need("matplotlib.pyplot", sentence, "[plot]")
     shape = (len(charts), 1) if stacked else (1, len(charts))
     size = (width, height)
     fig, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False, **share)

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._core.arrays import Rows
 from .._core.files import list_files
-from .._core.validation import InputError, check_column
+from .._core.validation import InputError, check_column, is_one_of
 from ..auditing.audits import counted_by
 from ..auditing.monitoring import Monitor, check_watch, judge
 from ..auditing.tolerance import Tolerance
@@ -526,7 +526,7 @@ def monitor(
     ('changed', '2024-08')
     """
     check_watch(criteria, level, estimator)
-    if period not in (None, "auto", *PERIODS):
+    if period is not None and not is_one_of(period, ("auto", *PERIODS)):
         raise InputError("period", f"be None or one of {', '.join(PERIODS)}, got {period!r}")
     columns: dict[str, Any] = {
         "time": time, "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,

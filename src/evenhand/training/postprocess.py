@@ -27,6 +27,7 @@ from .._core.validation import (
     check_column,
     check_index,
     check_nonnegative,
+    check_squares,
     read_native,
     refuse_masked,
 )
@@ -321,6 +322,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         )  # fmt: skip
         X, weight, groups = rows.others["X"], rows.weight, rows.groups
         y = check_column(rows.target, "y")
+        check_squares(y, "y")
         check_consistent_length(X, y)
         refuse_missing_groups(groups is None and self.fairness_weight > 0)
         if groups is not None and self._used_weight(self.fairness_weight) < self.fairness_weight:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Matrix, Vector
-from .._core.validation import InputError
+from .._core.validation import InputError, check_squares
 from ..data.weights import scale_to_count, weighted_mean, weighted_sum
 from ..measures.losses import Loss
 from .design import FeatureMatrix, whiten
@@ -703,6 +703,7 @@ def prepare_glm(
 ) -> GLMProblem:  # fmt: skip
     """The plain fit and its whitening, once per data set."""
     y, weight = rows.y, rows.weight
+    check_squares(y, "y")
     loss = loss.fixed(y, weight, design.d)
     bound = BoundLoss.bind(loss, y, weight, design.total)
     features, rotation, mean_x = design, None, None
