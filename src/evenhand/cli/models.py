@@ -515,7 +515,7 @@ def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:
         f"students it has not seen, where the ordinary model explains {100 * first.accuracy:.1f}%. "
         f"Independence goes from {at_first:.3f} to {at_last:.3f}. On other students a model "
         "chosen like this may well exceed its limit a little. With certify=True (on the command "
-        "line --certify) it does not, at a price in accuracy."
+        "line --certify) it hardly ever does, at a price in accuracy."
     )
     worse = worse_words(criterion_changes(before, after), residual_changes(before, after))
     gains = gains_view({"ordinary": before, "fair": after}, "high")

@@ -21,7 +21,7 @@ PALETTE = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D", "#B8A900",
 )  # fmt: skip
 DASHES = ("", "6 2", "2 2", "8 2 2 2", "", "6 2", "2 2", "8 2 2 2")
-LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46
+LEFT, RIGHT, TOP, BOTTOM = 72, 14, 12, 46
 
 
 @dataclass(frozen=True)

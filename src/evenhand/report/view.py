@@ -313,7 +313,7 @@ def _markup(part: Any, level: str, prefix: str) -> Html | None:
 def _page_table(part: Table, prefix: str) -> Html:
     rows = [list(map(_cell, row)) for row in part.rows]
     heads = [head if head.startswith("p (") else upper_first(head.strip()) for head in part.heads]
-    look = "words" if part.wrapped else "many" * (len(heads) > 3) + " tight" * (len(heads) > 8)
+    look = "words" if part.wrapped else "many" * (len(heads) > 2) + " tight" * (len(heads) > 8)
     shown = table(heads, rows, caption=part.caption, class_=look)
     if part.columns is None:
         return shown
