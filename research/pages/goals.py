@@ -229,7 +229,12 @@ def _line(goal: Goal) -> list[str]:
     elif missed:
         far = (min if goal.goal.startswith("≥") else max)(missed, key=goal.read)
         value = goal.read(far)
-        words = ", ".join(far[column] for column in goal.case if far[column]).replace("|", "\\|")
+        # A number alone does not say of what it is one.
+        words = ", ".join(
+            f"{column.replace('_', ' ')} {far[column]}" if far[column].isdigit() else far[column]
+            for column in goal.case
+            if far[column]
+        ).replace("|", "\\|")
         worst = f"{words}: {value:.1%}" if "%" in goal.goal else f"{words}: {value:.3g}"
     good = len(missed) <= (1.0 - goal.share) * len(rows)
     return [goal.what, goal.goal, met if good else f"**{met}**", worst, _when(rows),
@@ -300,9 +305,10 @@ def _papers_line() -> list[str]:
     won = (other_papers.BEHIND, other_papers.MISSED)
     lost = [where for kind, where, _ in standings if kind in won]
     met = f"{len(standings) - len(lost)} of {len(standings)}"
+    more = f"; and {len(lost) - 2} more" if len(lost) > 2 else ""
     return [
         "rivals of later papers, in their own measures: ours not behind", "all of them",
-        f"**{met}**" if lost else met, "; ".join(lost) or "–",
+        f"**{met}**" if lost else met, f"{'; '.join(lost[:2])}{more}" or "–",
         _when(read_table("rivals_published", stamped=True)), _link("rivals_published"),
     ]  # fmt: skip
 
