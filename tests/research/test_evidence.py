@@ -238,7 +238,7 @@ def test_goals_are_compared_from_the_right_side():
         )
     ]  # fmt: skip
     assert [line[2].startswith("**0 of") for line in lines] == [True, False, True, False]
-    assert [line[3] for line in lines] == ["10000: 1e+04", "–", "0.0%", "10000: 1e+04"]
+    assert [line[3] for line in lines] == ["n 10000: 1e+04", "–", "0.0%", "n 10000: 1e+04"]
 
 
 @pytest.mark.slow

@@ -94,5 +94,5 @@ def _model(model: Any) -> str:
 
 def _facts(rows: Mapping[str, Any]) -> str:
     """Facts as a table of Markdown."""
-    table = Table(["", ""], [[name, str(value)] for name, value in rows.items()])
+    table = Table(["fact", "value"], [[name, str(value)] for name, value in rows.items()])
     return view_markdown(View("", table), 4)
