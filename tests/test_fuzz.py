@@ -1,6 +1,7 @@
 """A short run of the fuzzing study, and the defects that long runs of it found."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -84,6 +85,33 @@ def test_scores_without_a_variance_have_an_impact_and_no_controls():
 def test_targets_whose_squares_are_beyond_all_floats_are_refused(model):
     with pytest.raises(ValueError, match="`y` must be small enough to square, got values up to 1"):
         model.fit(Y[:, None], 1e252 * np.sign(Y - 3), sensitive_features=A)
+
+
+def test_infinities_of_both_signs_are_no_probabilities():
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="Proxy"):
+        eh.Proxy([[np.inf, -np.inf], [0.5, 0.5]])
+
+
+def test_units_whose_squares_are_beyond_all_floats_change_nothing():
+    rng = np.random.default_rng(0)
+    y, s = rng.normal(size=40), rng.normal(size=40)
+    audits = [
+        eh.audit(y, s, sensitive_features=A, exposure=unit * (1 + A), estimator="lspc")
+        for unit in (1.0, 1e-264)
+    ]
+    assert audits[0].r2 == pytest.approx(audits[1].r2)
+    found = eh.audit(y, 1e111 * s, sensitive_features=A, controls=rng.normal(size=(40, 2)),
+                     estimator="lspc")  # fmt: skip
+    assert str(found)
+
+
+def test_strengths_may_be_fractions():
+    fits = [
+        eh.FairRidge(alpha=alpha, group_features="posterior")
+        .fit(Y[:, None], Y, sensitive_features=A).predict(Y[:, None])
+        for alpha in (Fraction(1, 3), 1 / 3)
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*fits)
 
 
 def test_a_name_of_a_file_that_is_too_long_is_no_file():

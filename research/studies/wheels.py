@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 CASES = ("3.11 lowest", "3.11 newest", "3.12 lowest", "3.12 newest", "3.13 lowest", "3.13 newest",
          "3.14 newest")  # fmt: skip
-# The first releases with wheels for a Python, where it is younger than the bound.
+# The first releases with wheels that work on a Python that is younger than the bound.
 FIRST_WHEELS = {"3.13": {"numpy": "2.1.0", "pandas": "2.2.3", "pyarrow": "18.0.0",
-                         "matplotlib": "3.9.2"}}  # fmt: skip
+                         "matplotlib": "3.9.2", "polars": "1.9.0"}}  # fmt: skip
 # Rooms of the package once each, in a minute or two; these need no data and no engines.
 TESTS = (
     "data/test_sample.py", "data/test_encoding.py", "estimators/test_lspc.py",

@@ -269,5 +269,5 @@ class _Gaps:
         freedom = degrees_of_freedom(squares, mass[used])
         half = float(stdtrit(freedom, self.tail)) * error
         p_value = two_sided(value, error, freedom)
-        skewness = float((sums[used] ** 3).sum()) / error**3 if error > 0 else 0.0
+        skewness = float(((sums[used] / error) ** 3).sum()) if error > 0 else 0.0
         return Estimate(value, error, (value - half, value + half), p_value, freedom, skewness)

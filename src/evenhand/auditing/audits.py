@@ -89,7 +89,8 @@ def r2_of(rows: Sample) -> float:
         return float("nan")
     with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
         if rows.exposure is not None:
-            weight = rows.exposure**2 if weight is None else weight * rows.exposure**2
+            square = (rows.exposure / rows.exposure.max()) ** 2
+            weight = square if weight is None else weight * square
         mean = np.average(y, weights=weight)
         spread = np.average((y - mean) ** 2, weights=weight)
         error = np.average((y - s) ** 2, weights=weight)

@@ -144,7 +144,8 @@ def _probabilities(table: Array) -> Array:
     """Rows that sum to one, and rows of a group that is not known as they are."""
     known = ~np.isnan(table).any(axis=1)
     rows = table[known]
-    off = np.abs(rows.sum(axis=1) - 1.0) > 1e-3
+    with np.errstate(invalid="ignore"):  # of infinities of both signs
+        off = np.abs(rows.sum(axis=1) - 1.0) > 1e-3
     negative = (rows < -1e-9).any(axis=1) | ~np.isfinite(rows).all(axis=1)
     if negative.any() or off.any():
         bad = int(np.flatnonzero(known)[np.flatnonzero(negative | off)[0]])

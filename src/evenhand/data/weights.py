@@ -239,7 +239,7 @@ def degrees_of_freedom(squares: Array, mass: Array) -> float:
         Weight of each group in each cluster.
     """
     main, weight = mass.argmax(axis=1), mass.sum(axis=1)
-    part = np.bincount(main, squares)
+    part = np.bincount(main, squares / (squares.max(initial=0.0) or 1.0))  # in no unit
     with np.errstate(invalid="ignore", divide="ignore"):
         count = np.bincount(main, weight) ** 2 / np.bincount(main, weight**2)
         doubt = np.where(part > 0, part**2 / np.maximum(count - 1.0, 1.0), 0.0).sum()

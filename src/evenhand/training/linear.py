@@ -536,7 +536,8 @@ class FairRidge(FairLinear):
     path_fitter = FairLinear.path_fitter
 
     def _prepare(self, design: FeatureMatrix, rows: TrainingRows, n_kept: int) -> RidgeProblem:
-        return prepare_ridge(design, rows.y, rows.weight, self.alpha, self.fit_intercept, n_kept)
+        alpha = float(self.alpha)
+        return prepare_ridge(design, rows.y, rows.weight, alpha, self.fit_intercept, n_kept)
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """Scores s = Xθ + b.
