@@ -96,7 +96,7 @@ def test_units_whose_squares_are_beyond_all_floats_change_nothing():
     rng = np.random.default_rng(0)
     y, s = rng.normal(size=40), rng.normal(size=40)
     audits = [
-        eh.audit(y, s, sensitive_features=A, exposure=unit * (1 + A), estimator="lspc")
+        eh.audit(unit * y, s, sensitive_features=A, exposure=unit * (1 + A), estimator="lspc")
         for unit in (1.0, 1e-264)
     ]
     assert audits[0].r2 == pytest.approx(audits[1].r2)
