@@ -136,6 +136,33 @@ def test_pages_of_what_comes_after_an_audit(visit, watched, name, width):
                 assert apart, (one, other)
 
 
+@pytest.mark.parametrize("width", [375, 1280])
+def test_outcomes_in_thousands_are_drawn_and_labeled_whole(visit, tmp_path, width):
+    rng = np.random.default_rng(0)
+    s, a = rng.gamma(4.0, 20_000.0, 400), rng.choice(["north", "south"], 400)
+    audit = eh.audit(s * rng.gamma(4.0, 0.25, 400), s, sensitive_features=a, estimator="logistic")
+    page = visit(audit.to_html(tmp_path / "claims.html"), width=width)
+    for chart in page.locator(".figures svg").all():
+        frame = chart.bounding_box()
+        words = [w.bounding_box() for w in chart.locator("text:visible").all()]
+        assert words
+        assert min(box["x"] for box in words) >= frame["x"] - 1
+        names = [w.bounding_box() for w in chart.locator("text.side:visible").all()]
+        ticks = [w.bounding_box() for w in chart.locator("text.tick.end:visible").all()]
+        for name in names:
+            assert all(name["x"] + name["width"] <= tick["x"] + 1 for tick in ticks)
+
+
+def test_wide_tables_say_on_a_phone_that_they_go_on(visit, pages):
+    page = visit(pages["signed audit"], width=375)
+    said = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth > box.clientWidth,"
+        " getComputedStyle(box.querySelector('caption'), '::after').content])"
+    )
+    assert any(wide for wide, _ in said)
+    assert all("Scroll sideways" in words for wide, words in said if wide)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["monitor", "drivers", "imputed"])
 def test_axe_finds_nothing_there_either(visit, watched, name, scheme):
