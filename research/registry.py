@@ -140,6 +140,8 @@ _ALL = [
           "adjusted gaps given many levels, products and heavy tails", AUDITS, part="design"),
     Study("dressing", "dressing:run", "verdicts",
           "verdicts on tables that tricks composed at random dress up", AUDITS),
+    Study("metrics", "metrics:run", "verdicts",
+          "coverage of metrics by group, in rows and in families", AUDITS),
     Study("next_door", "next_door:run", "limits: Next door to what is tested",
           "intervals, tests and verdicts beside the cases that tests hold", TABLES,
           part="case"),

@@ -175,6 +175,31 @@ def dressing() -> str:
     return table(heads, [*body, ["all", *map(str, total.values())]])
 
 
+def metrics() -> str:
+    """Coverage of values, gaps and ratios of metrics by group."""
+    rows = read_table("metrics")
+    kinds = list(dict.fromkeys((r["design"], r["groups"]) for r in rows))
+    cells = {
+        (r["metric"], r["design"], r["groups"]): [
+            100 * float(r[key]) for key in ("values", "gaps", "ratios")
+        ]
+        for r in rows
+    }
+    head = ["metric: values, gaps, ratios (%)"]
+    words = {"rows": "independent rows", "families": "in families of 5"}
+    head += [f"{words[design]}, {groups} groups" for design, groups in kinds]
+    body = [
+        [f"`{name}`", *(", ".join(f"{v:.1f}" for v in cells[name, *kind]) for kind in kinds)]
+        for name in dict.fromkeys(r["metric"] for r in rows)
+    ]
+    shares = [v for cell in cells.values() for v in cell]
+    told = (
+        f"{len(shares)} shares of {rows[0]['replications']} samples each lie between "
+        f"{min(shares):.1f} and {max(shares):.1f} %, {fmean(shares):.1f} % on average."
+    )
+    return f"{table(head, body)}\n\n{told}"
+
+
 def verdicts_edge() -> str:
     """Wrong verdicts at the edge of the tolerance."""
     head = ["clause", "rows or clusters", "groups", "design", "wrong pass", "wrong fail"]
@@ -339,7 +364,7 @@ SECTIONS = {
         "small_samples_summary": small_samples_summary,
         "small_samples": small_samples,
     },
-    "verdicts": {"verdicts_edge": verdicts_edge, "dressing": dressing},
+    "verdicts": {"verdicts_edge": verdicts_edge, "metrics": metrics, "dressing": dressing},
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
     "limits": {"next_door": next_door},

@@ -10,6 +10,7 @@ from fairlearn.metrics import MetricFrame
 from scipy.special import stdtrit
 
 import evenhand as eh
+from studies import metrics
 
 METRICS = (
     "mean_absolute_error",
@@ -66,6 +67,17 @@ def test_values_are_those_of_fairlearn(audits, metric, weighted):
         assert ratio.value == pytest.approx(result.values["b"] / result.values["a"], rel=1e-10)
     assert gap.low < gap.value < gap.high
     assert 0 <= gap.p_value <= 1
+
+
+@pytest.mark.parametrize("metric", metrics.METRICS)
+def test_the_study_measures_metrics_of_scikit_learn(metric):
+    y, s, *_ = metrics.draw(np.random.default_rng(0), "families", 100, (0.5, 0.5))
+    w, function = np.random.default_rng(1).exponential(size=100), metrics.METRICS[metric]
+    official = getattr(sklearn.metrics, metric)
+    assert function(y, s) == pytest.approx(official(y, s), rel=1e-12)
+    if metric != "median_absolute_error":
+        weighted = official(y, s, sample_weight=w)
+        assert function(y, s, sample_weight=w) == pytest.approx(weighted, rel=1e-12)
 
 
 def test_errors_of_a_mean_are_those_of_means(audits):
