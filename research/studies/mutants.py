@@ -364,13 +364,17 @@ class Server:
                         row["seconds"] += seconds
                         if not by:
                             break
-                        # It may fail for itself, in this order and after a fork.
+                        # A test may fail for itself after a fork, in this order; so may its file.
                         before = asked[: chosen.index(by) + 1] if by in chosen else asked
                         if by != self._fork(lambda: _try_out(None, before), limit)[0]:
                             row["by"] = by
                         else:
-                            lines.pop(by, None)
-                            chosen = [n for n in chosen if n != by] if by in chosen else []
+                            unsteady = by.partition("::")[0]
+                            lines = {n: v for n, v in lines.items() if not n.startswith(unsteady)}
+                            able, chosen = (
+                                [n for n in names if not n.startswith(unsteady)]
+                                for names in (able, chosen)
+                            )
                 file.write(json.dumps(row) + "\n")
                 file.flush()
         return True
@@ -471,6 +475,8 @@ def _run_items(items: Sequence[Any], watch: Any, until: Callable[[], bool]) -> N
     config = items[0].config
     config.pluginmanager.register(watch)
     for item, after in zip(items, [*items[1:], None], strict=True):
+        # Tests of commands leave streams behind that are closed.
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         if until():
             break

@@ -10,6 +10,8 @@ from fairlearn.metrics import MetricFrame
 from scipy.special import stdtrit
 
 import evenhand as eh
+from evenhand.auditing.by_group import _leave_out, _Parts
+from evenhand.data.sample import Sample
 from studies import metrics
 
 METRICS = (
@@ -231,3 +233,18 @@ def test_people_behind_cells_count():
     few = eh.audit(cells, estimator="logistic").by_group("mean_absolute_error")
     rows = audit(y, s, a).by_group("mean_absolute_error")
     assert few.gaps["b"].stderr == pytest.approx(rows.gaps["b"].stderr, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["rows", "clusters"])
+def test_groups_depend_on_one_another_where_clusters_hold_several(kind):
+    rng = np.random.default_rng(0)
+    cluster = np.repeat(np.arange(200), 2)
+    s = rng.normal(size=200)[cluster] + 0.1 * rng.normal(size=400)
+    rows = Sample.read(
+        np.zeros(400), s, sensitive_features=np.arange(400) % 2,
+        cluster=cluster if kind == "clusters" else None,
+    )  # fmt: skip
+    parts = _Parts(rows, "mean_squared_error", with_overall=True)
+    _, covariance, _ = _leave_out(parts, parts.values(), 0)
+    together = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
+    assert together > 0.8 if kind == "clusters" else together == 0.0

@@ -12,6 +12,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 import evenhand as eh
+from evenhand.auditing.adjusted_gap import Imbalance, _Gaps
 from evenhand.auditing.conditional import products_test
 from evenhand.auditing.influence import holm
 from evenhand.data.encoding import read_controls
@@ -267,6 +268,36 @@ def test_a_group_of_few_clusters_is_not_compared():
     assert np.isnan(gap.p_adjusted)
     assert np.isfinite(found.gap("c").adjusted.value)
     assert "group 'rare' are not compared" in " ".join(str(found).split())
+    assert gap.balance == Imbalance("rare", "", 0.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def four_clusters():
+    cluster = np.repeat(np.arange(4), 50)
+    s = np.random.default_rng(0).normal(2.0, 1.0, 200)
+    groups = resolve_groups(np.where(cluster < 2, "a", "b"), n_rows=200, cluster=cluster)
+    basis = build_basis(read_controls(s, 200), 200.0)
+    return _Gaps(s, groups, basis, 0, 0.95, 0), cluster
+
+
+def test_errors_of_an_adjusted_gap_are_those_of_a_sum_over_clusters(four_clusters):
+    gaps, cluster = four_clusters
+    psi = gaps.s - gaps.s.mean()
+    found = gaps.estimate(0.7, psi, [0, 1])
+    sums = np.bincount(cluster, psi)
+    assert found.value == 0.7
+    assert found.stderr == pytest.approx(np.sqrt((sums**2).sum() * 4 / 3))
+    # The units of one group alone.
+    alone = gaps.estimate(0.7, psi, [0])
+    assert alone.stderr == pytest.approx(np.sqrt((sums[:2] ** 2).sum() * 2))
+
+
+def test_there_is_no_ratio_to_a_price_below_zero(four_clusters):
+    gaps, _ = four_clusters
+    inside, psi = np.ones(200), np.zeros(200)
+    assert np.isnan(gaps._ratio(gaps.s.mean() + 1.0, psi, inside, [0, 1]).value)
+    half = gaps._ratio(gaps.s.mean() / 2, psi, inside, [0, 1])
+    assert half.value == pytest.approx(100.0)
 
 
 def test_the_result_shows_itself(tmp_path):

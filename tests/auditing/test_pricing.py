@@ -256,6 +256,21 @@ def test_homogeneity_is_the_robust_score_test(priced):
     )
 
 
+def test_as_many_groups_as_rows_say_nothing_about_homogeneity():
+    with pytest.warns(UserWarning, match="single row"):
+        rows = Sample.read(
+            np.array([2.0, 1.0]), np.array([1.0, 1.5]), sensitive_features=["a", "b"]
+        )
+    found = price(rows.known(), None, 0.95).homogeneity
+    assert np.isnan(list(found.values())).all()
+
+
+def test_the_dictionary_of_a_price_holds_what_is_public(priced):
+    held = priced[0].pricing.to_dict()
+    assert not [name for name in held if name.startswith("_")]
+    assert {"d2", "homogeneity", "groups", "bands"} <= held.keys()
+
+
 def test_homogeneity_keeps_its_level():
     rng = np.random.default_rng(0)
     p = []

@@ -18,7 +18,7 @@ from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
 from evenhand.data.sample import Sample
 from evenhand.estimators import ranks
 from evenhand.estimators._newton import fit
-from evenhand.estimators.adaptive import Adaptive
+from evenhand.estimators.adaptive import Adaptive, _lines
 from evenhand.estimators.estimation import EntropyEstimator
 from evenhand.estimators.logistic import Logistic
 from evenhand.estimators.ranks import cut, gather_two, rescore
@@ -630,6 +630,36 @@ def test_steps_too_small_for_ranks_give_the_group_away(n, sign):
     # Steps that go with something else tell nothing about this group.
     other = rng.integers(0, 2, n)
     assert eh.separation(y[order], s[order], sensitive_features=other[order]) == pytest.approx(0.0)
+
+
+def test_groups_far_apart_leave_no_entropy():
+    """Less than the log(n)/n that n rows without an exception can show."""
+    rng = np.random.default_rng(0)
+    a = np.arange(600) % 2
+    left, *_ = entropies(rng.normal(size=600) + 8.0 * a, rng.normal(size=600), a)
+    assert 0.0 < left < 0.6 * np.log(600) / 600
+
+
+def test_many_levels_are_binned_and_point_masses_are_not(monkeypatch):
+    monkeypatch.setattr(ranks, "most_cells", lambda n_groups: 128)
+    rng = np.random.default_rng(0)
+    s = np.where(np.arange(3000) % 3 == 0, 0.25, rng.normal(size=3000))
+    weight, groups = np.ones(3000), resolve_groups(np.arange(3000) % 2, n_rows=3000)
+    cells = ranks.gather_one(cut(s, weight), weight, groups)
+    cell = cells.cell[cells.row_entry]
+    assert 64 < len(cells.counts) <= 129
+    (at,) = np.unique(cell[s == 0.25])
+    assert (s[cell == at] == 0.25).all()
+    assert np.bincount(cell[s != 0.25]).max() < 60
+
+
+def test_a_line_is_halved_until_each_level_is_alone():
+    depths = []
+    for n in (2, 5, 300, 100_000):
+        s = np.arange(n) / n
+        (plane, _), *_ = _lines("s", ranks.Levels(np.arange(n), s, s, -np.ones(n), n, np.ones(n)))
+        depths.append(plane.depth)
+    assert depths == [(1, 0), (3, 0), (9, 0), (11, 0)]
 
 
 @pytest.mark.parametrize(

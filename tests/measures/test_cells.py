@@ -628,6 +628,16 @@ def test_the_attributes_of_one_crossed_label():
     assert _names("sex", ("f",)) == ("sex",)
 
 
+def test_edges_span_the_target_only_where_both_have_one():
+    rng = np.random.default_rng(0)
+    s, y = rng.normal(size=(2, 500))
+    both, alone = Edges.from_values(s, y), Edges.from_values(s, None)
+    assert both.spanning((-9.0, 9.0)).target == both.target
+    assert both.spanning((-9.0, 9.0)).score != both.score
+    assert both.spanning((-9.0, 9.0), (-8.0, 8.0)).target != both.target
+    assert alone.spanning((-9.0, 9.0), (-8.0, 8.0)).target is None
+
+
 def test_values_that_several_groups_share_are_no_copies():
     rng = np.random.default_rng(0)
     s, a = np.repeat(rng.normal(size=200), 3), np.repeat(rng.integers(0, 2, 200), 3)

@@ -277,8 +277,10 @@ def test_given_is_what_separation_conditions_on():
     Z = np.column_stack([risk + 0.1 * rng.normal(size=n), a + 0.3 * rng.normal(size=n)])
     y = rng.poisson(np.exp(0.5 * risk - 3.5)).astype(float)
     assert (y == 0).mean() > 0.8
-    with pytest.warns(SeparationWarning, match=r"% of the targets are 0, so that separation given"):
+    message = r"% of the targets are 0, so that separation given"
+    with pytest.warns(SeparationWarning, match=message) as record:
         count = FairGLM("poisson", "separation", 5.0).fit(Z, y, sensitive_features=a)
+    assert {warning.filename for warning in record} == {__file__}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fair = FairGLM("poisson", "separation", 5.0).fit(Z, y, sensitive_features=a, given=risk)

@@ -484,6 +484,19 @@ class TestLargeWeights:
         assert curved.objective_ == pytest.approx(plain.objective_, abs=1e-4)
         assert curved.n_evaluations_ < 0.6 * plain.n_evaluations_
 
+    def test_some_of_many_rows_give_the_curvature_unless_they_lack_a_group(self, monkeypatch):
+        rng, found = np.random.default_rng(0), []
+        X, y = rng.normal(size=(900, 60)), rng.normal(size=900)
+        of_rows = PathSolver._hessian
+        monkeypatch.setattr(solver, "HESSIAN_ROWS", 400)
+        monkeypatch.setattr(
+            PathSolver, "_hessian", lambda *a: found.append(of_rows(*a)) or found[-1]
+        )
+        for few in (450, 150):
+            FairRidge("independence", 40.0).fit(X, y, sensitive_features=np.arange(900) < few)
+            assert {matrix is None for matrix in found} == {few == 150}
+            found.clear()
+
     def test_splines_start_where_a_quadratic_ends(self, monkeypatch):
         """Fewer evaluations to the same minimum than from the plain solution."""
         rng = np.random.default_rng(0)
@@ -763,3 +776,19 @@ def test_the_score_of_a_constant_target_is_that_of_scikit_learn():
     assert priced.score(X, same) == 0.0
     flat = eh.FairRidge(fairness_weight=0.0).fit(X, same, sensitive_features=a)
     assert flat.score(X, flat.predict(X)) == 1.0
+
+
+def test_a_search_between_two_points_stays_between_them():
+    """At the bottom of a cubic; in the middle where it has none."""
+    assert solver._interpolate((0.0, 0.09, -0.6), (1.0, 0.49, 1.4)) == pytest.approx(0.3)
+    assert solver._interpolate((0.0, 0.0, 2.0), (1.0, 1.0, 2.0)) == 0.5
+    assert solver._interpolate((0.0, 0.0, -1.0), (2.0, np.inf, np.nan)) == pytest.approx(0.2)
+
+
+def test_a_point_of_a_path_is_as_exact_as_its_noise_allows():
+    few, many = (solver.path_tolerance(1e-9, n, 1.0) for n in (4_000, 10_000))
+    assert solver.PATH_TOL[0] < many < few < solver.PATH_TOL[1]
+    assert solver.path_tolerance(1e-2, 4_000, 1.0) == 1e-2
+    # What it allows is a share of 1 + weight, up to a weight of 100.
+    assert solver.path_tolerance(1e-9, 4_000, 100.0) == few
+    assert 1001.0 * solver.path_tolerance(1e-9, 4_000, 1000.0) == pytest.approx(101.0 * few)

@@ -400,6 +400,27 @@ def test_every_field_is_checked_on_reading(tmp_path):
     assert len(accepted) < 30
 
 
+WORDS = {"posterior", "attribute", "number", "category", "left out", "identity", "log"}
+
+
+def test_words_that_say_what_to_do_are_those_there_are(tmp_path):
+    path, seen = tmp_path / "model.json", set()
+    for model in models():
+        model.save(path, force=True)
+        data = json.loads(path.read_text())
+        for way in places(data):
+            value = data
+            for key in way:
+                value = value[key]
+            if isinstance(value, str) and value in WORDS:
+                seen.add(value)
+                bad = changed(data, way, lambda parent, key: parent.__setitem__(key, "∅"))
+                path.write_text(signed(bad))
+                with pytest.raises(InputError, match="must be one of"):
+                    eh.load(path)
+    assert len(seen) >= 4
+
+
 OPTIONAL = (
     "feature_names_in_", "n_features_in_", "columns_", "passthrough_alpha_", "encoder_", "var_",
     "_covariance", "totals_",

@@ -249,6 +249,18 @@ def test_generalized_cross_validation_by_the_definition():
     np.testing.assert_allclose(np.diag(shrunk.penalty), [best] * d + [1e-9] * 2)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+def test_features_that_stand_in_for_the_other_columns_are_not_needed(unit):
+    rng = np.random.default_rng(0)
+    n, d = 80, 6
+    Z = rng.normal(size=(n, d + 2))
+    Z[:, :2] = Z[:, d:] + 0.1 * Z[:, :2]
+    y = 5 * Z[:, d] + 0.3 * rng.normal(size=n)
+    Z[:, d:] *= unit
+    problem = prepare_ridge(FeatureMatrix(Z), y, None, 1e-30, True, 2)
+    assert generalized_cross_validation(problem, d, float(n)) == 0.1
+
+
 def test_a_fitted_regressor_says_what_held_out_means():
     X, y, a = curved(200)
     fitted = Ridge().fit(X, y)

@@ -156,3 +156,12 @@ def test_large_features_that_can_be_squared_give_the_same_predictions():
     plain = eh.FairRidge(fairness_weight=2, alpha=0).fit(X, y, sensitive_features=a)
     large = eh.FairRidge(fairness_weight=2, alpha=0).fit(X * 1e120, y, sensitive_features=a)
     np.testing.assert_allclose(large.coef_ * 1e120, plain.coef_, rtol=1e-6)
+
+
+def test_features_far_from_zero_are_no_constants(wide):
+    X, y, a = wide
+    near, far = (
+        eh.FairRidge(fairness_weight=1.0).fit(X + shift, y, sensitive_features=a).predict(X + shift)
+        for shift in (0.0, 1e6)
+    )
+    np.testing.assert_allclose(far, near, atol=1e-5)
