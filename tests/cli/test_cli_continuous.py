@@ -65,7 +65,7 @@ def test_shown_in_the_terminal(people):
     done = run("audit", people, "-y", "y", "-s", "s", "-a", "age", "--continuous")
     text = " ".join(done.output.split())
     assert "'age' as a measurement" in text
-    assert "tables are by 8 bands" in text
+    assert "Tables have 8 bands" in text
     done = run("compare", people, "-y", "y", "-s", "s", "-s", "other", "-a", "age", "--continuous")
     assert done.exit_code == 0, done.output
 
