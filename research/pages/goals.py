@@ -68,6 +68,11 @@ def _size(column: str) -> Callable[[Row], float]:
     return lambda row: abs(float(row[column]))
 
 
+def _of_coverages(worst: Callable[..., float]) -> Callable[[Row], float]:
+    """The lowest or highest coverage of a metric: of its values, gaps and ratios."""
+    return lambda row: worst(float(row[key]) for key in ("values", "gaps", "ratios"))
+
+
 def _smooth() -> set[str]:
     """Families of the study of cells that `lspc` is tried on, too."""
     return {row["family"] for row in read_table("cells") if row["estimator"] == "lspc"}
@@ -127,6 +132,10 @@ GOALS = {
              ("feature", "case"), _is(claim="verdict")),
         Goal("tables dressed up by tricks that pass in silence", "≤ 0", "dressing", "silent pass",
              0.0, ("tricks",)),
+        Goal("coverage of metrics by group", "≥ 93 %", "metrics", _of_coverages(min), 0.93,
+             ("design", "groups", "metric")),
+        Goal("intervals of metrics by group that are too wide", "≤ 97 %", "metrics",
+             _of_coverages(max), 0.97, ("design", "groups", "metric")),
         Goal("coverage of adjusted gaps, hard controls", "≥ 92 %", "hard_controls", "coverage",
              0.92, ("design",)),
         Goal("bias of adjusted gaps, hard controls, in standard errors", "≤ 0.25",
