@@ -220,6 +220,22 @@ def test_a_table_that_was_edited_by_hand_is_noticed(tmp_path):
     assert read_facts("some", tmp_path)["sha256"] != evidence.hash_file(path)
 
 
+def test_each_planted_defect_that_survives_is_explained():
+    from pages import defects
+
+    survivors = {(r["seed"], r["module"], r["line"]) for r in defects.unnoticed()}
+    assert survivors == defects.EXPLAINED.keys()
+    assert {kind for kind, _ in defects.EXPLAINED.values()} <= defects.KINDS
+
+
+def test_a_defect_keeps_its_first_outcome():
+    rows = read_table("mutants")
+    assert {r["outcome"] for r in rows} <= {"noticed", "survives", "old alone"}
+    assert not any(r["later"] for r in rows if r["outcome"] == "noticed")
+    assert all(r["new_tests"] for r in rows if r["outcome"] == "noticed")
+    assert not any(r["new_tests"] for r in rows if r["outcome"] != "noticed")
+
+
 def test_a_goal_about_no_row_is_noticed():
     from pages.goals import Goal, _line
 

@@ -1,3 +1,6 @@
+import gzip
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -6,6 +9,7 @@ from evenhand._core.files import check_free, write_file, write_text
 from evenhand.cli.rows import numbers, plain_text
 from evenhand.data.encoding import fit_columns
 from evenhand.tables import readers as tabular
+from evenhand.tables.plan import in_short, is_blank, weight_factor
 from evenhand.tables.readers import TableError, nearest, open_table, read_table
 
 
@@ -182,3 +186,48 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
         check_free(tmp_path, force=True)
     with pytest.raises(FileNotFoundError, match="in a folder that exists"):
         check_free(tmp_path / "no" / "x", force=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "separator"),
+    [
+        ("a.csv", ["u;v;w", "1,5;2;3"], ";"),
+        ("a.csv", ["u,v", "1,2"], ","),
+        ("a.tsv", ["u\tv,w", "1\t2,3"], "\t"),
+        ("a.csv", ["u;v;w", "1;2"], ";"),
+        ("a.csv", ["u;v;w,x", "1,2;2;3,x"], ";"),
+        ("a.csv", ["u;v;v;w,x", "1,2"], ","),
+        ("a.csv", ["number", "1"], ","),
+    ],
+)
+def test_a_separator_splits_each_line_into_as_many_fields(name, lines, separator):
+    assert tabular._sniff(lines, Path(name)) == separator
+
+
+def test_the_beginning_of_a_packed_file_is_no_more_than_was_asked_for(tmp_path):
+    path, content = tmp_path / "t.csv.gz", b"u,v\n1,2\n3,4\n"
+    path.write_bytes(gzip.compress(content))
+    head = path.read_bytes()[:8]
+    assert tabular._unpack(path, head, 5) == content[:5]
+    assert tabular._unpack(path, head, None) == content
+    assert tabular._unpack(path, b"u,v", None) is None
+
+
+def test_what_an_engine_says_comes_without_the_rows_it_quotes():
+    error = ValueError("Conversion failed\n\nLINE 1: SELECT x\n   ^\nOriginal Line: secret\nin u")
+    assert in_short(error) == "Conversion failed in u"
+    assert in_short(ValueError("")) == "ValueError"
+    assert len(in_short(ValueError("a" * 500))) == 300
+
+
+def test_a_text_that_stands_for_none():
+    assert is_blank("") is True
+    assert is_blank("n/a", ["n/a"]) is True
+    assert is_blank("a", ["n/a"]) is False
+    assert is_blank(0, ["n/a"]) is False
+
+
+@pytest.mark.parametrize(("largest", "factor"), [(3.0, 1.0), (1e150, 1e-150), (1e-150, 1e150)])
+def test_weights_are_scaled_where_their_squares_would_leave_the_floats(largest, factor):
+    assert weight_factor({"largest_sample_weight": largest}) == pytest.approx(factor)
+    assert weight_factor({}) == 1.0
