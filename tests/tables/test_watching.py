@@ -105,6 +105,7 @@ def test_every_engine_sees_what_rows_in_memory_say(name, frame, files, expected,
     assert found.notes[0] == "Rows count by the sample weights 'weight'."
     assert found.total.n == expected.total.n
     assert found.total.n_unknown == expected.total.n_unknown > 0
+    assert found.total.labels == expected.total.labels
     for criterion, looks in expected.looks.items():
         for want, have in zip(looks, found.looks[criterion], strict=True):
             assert (have.period, have.n) == (want.period, want.n)
