@@ -215,6 +215,8 @@ _ALL = [
     Study("cluster", "training:cluster", "cluster", "fits on a cluster",
           (*TRAINING, "src/evenhand/distributed"), part="engine",
           packages=("dask", "distributed", "pyspark", "xgboost-cpu"), threads=None, quick=False),
+    Study("mutants", "mutants:run", "defects", "planted defects that the tests notice", (),
+          part="module", routine=False),
     # Of two revisions; on no page.
     Study("same_numbers", "revisions:same_numbers", "", "whether a change moved a number", (),
           routine=False),
@@ -224,8 +226,6 @@ _ALL = [
           ("src/evenhand", "pyproject.toml"), part="case", threads=None, routine=False),
     Study("fuzz", "fuzz:run", "", "random misuse of everything public", ("src/evenhand",),
           part="target", routine=False),
-    Study("mutants", "mutants:run", "", "planted defects that the tests notice", (),
-          part="module", routine=False),
 ]  # fmt: skip
 STUDIES = {study.name: study for study in _ALL}
 

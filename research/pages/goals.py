@@ -88,7 +88,10 @@ _NOTICED = "planted defects that the tests notice"
 SAMPLES = (
     (f"{_NOTICED}, first sample, before any test was written for it", "23", False),
     (f"{_NOTICED}, first sample, with the tests written for it", "23", True),
+    (f"{_NOTICED}, second sample, of five rooms, before any test was written for it", "29", False),
+    (f"{_NOTICED}, second sample, with the tests written for it", "29", True),
 )
+
 
 GOALS = {
     "Estimates, intervals and tests": (

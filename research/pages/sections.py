@@ -6,6 +6,7 @@ import re
 from statistics import fmean
 
 from evidence import ROOT, is_older, read_stamps, read_table
+from pages.defects import scores, survivors
 from pages.goals import goals
 from pages.markdown import table
 from registry import STUDIES
@@ -368,6 +369,7 @@ SECTIONS = {
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
     "limits": {"next_door": next_door},
+    "defects": {"defect_scores": scores, "defect_survivors": survivors},
     "measured": {"goals": goals, "older": older, "wheels": wheels, "fuzz": fuzz},
 }
 

@@ -13,8 +13,9 @@ start of Python.
 
 SEED is that of a sample, and MUTANTS how many each room gives, 32 by default; samples of other
 seeds stay in the table. With BASE the tests of an older revision are asked about mutants that
-survive: one that only they notice is protection that was lost. With SURVIVORS=1 none is drawn:
-the tests of today are asked about all that survived, and only the column `later` changes.
+survive: one that only they notice is protection that was lost. With SURVIVORS=REVISION none is
+drawn: tests that are new or changed since that revision are asked about all that survived, and only
+the column `later` changes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import json
 import os
 import pickle
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -262,6 +264,13 @@ def _find_again(row: dict[str, str]) -> Mutant | None:
         if _describe(mutant) == {name: row[name] for name in ("operator", "before", "after")}
     ]
     return min(alike, key=lambda m: abs(m.node.lineno - int(row["line"])), default=None)
+
+
+def _name_new_tests() -> list[str]:
+    """Names of the tests that have come or changed since a revision."""
+    command = ["git", "diff", "-U0", os.environ["SURVIVORS"], "--", "tests"]
+    text = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return sorted({*re.findall(r"^(?:\+|@@.*@@) *def (test_\w+)", text, re.MULTILINE)})
 
 
 def _describe(mutant: Mutant) -> dict[str, str]:
@@ -517,6 +526,9 @@ def serve(arguments: Sequence[str]) -> int:
     words = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"]
     # Old tests of modules that are gone cannot be collected, and say nothing.
     words += ["--continue-on-collection-errors"]
+    if os.environ.get("SURVIVORS"):
+        words += ["-k", " or ".join(_name_new_tests())]
+        kept = f"{out}-lines"
     pytest.main([*words, *files], plugins=[Server(mutants, Path(out), Path(kept))])
     return 0 if Path(out).is_file() else 1
 
@@ -570,8 +582,10 @@ def run(setting: Setting) -> Iterator[Row]:
     left_out, new = ask(ROOT, count, numbers, setting.cache.resolve() / "lines")
     if os.environ.get("SURVIVORS"):
         later = (new[i]["by"] for i in numbers)
-        yield from (row if _find_again(row) is None else row | {"later": next(later)}
-                    for row in rows)  # fmt: skip
+        yield from (
+            row if _find_again(row) is None else row | {"later": next(later) or row["later"]}
+            for row in rows
+        )
         return
     yield from (row for row in rows if row["seed"] != str(SEED))
     old = _ask_old(setting, count, numbers, new)
