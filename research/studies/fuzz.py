@@ -10,7 +10,9 @@ A case draws valid input, and damages some of it or transforms all of it. Right 
 
 A case is a function of its number alone, so that one that failed can be run again:
 ``python research/studies/fuzz.py arguments 4711``. FUZZ_SECONDS is the CPU time of each target, 60
-by default, and FUZZ_FIRST the number of its first case. `tests/test_fuzz.py` runs a few of each.
+by default, and FUZZ_FIRST the number of its first case. FUZZ_CASES is a number of cases over all
+targets: what the seconds leave of it goes to the target whose cases take least time.
+`tests/test_fuzz.py` runs a few of each.
 """
 
 from __future__ import annotations
@@ -866,9 +868,13 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
     first = int(os.environ.get("FUZZ_FIRST", "0"))
     setting.facts["first case"] = first
     one = partial(run_target, first=first, seconds=seconds, most=setting.choose(10**9, 2))
-    for target in TARGETS:
-        if setting.wants(target):
-            yield one(target)
+    rows = [one(target) for target in TARGETS if setting.wants(target)]
+    left = int(os.environ.get("FUZZ_CASES", "0")) - sum(row["cases"] for row in rows)
+    if left > 0:
+        row = max(rows, key=lambda row: row["cases"] / row["cpu_s"])
+        more = run_target(row["target"], first + row["cases"], math.inf, left)
+        row |= {name: row[name] + more[name] for name in row if name != "target"}
+    yield from rows
 
 
 if __name__ == "__main__":  # one case again, with its traceback
