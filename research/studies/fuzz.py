@@ -11,7 +11,8 @@ A case draws valid input, and damages some of it or transforms all of it. Right 
 A case is a function of its number alone, so that one that failed can be run again:
 ``python research/studies/fuzz.py arguments 4711``. FUZZ_SECONDS is the CPU time of each target, 60
 by default, and FUZZ_FIRST the number of its first case. FUZZ_CASES is a number of cases over all
-targets: what the seconds leave of it goes to the target whose cases take least time.
+targets: what the seconds leave of it goes to the target whose cases take least time. With
+FUZZ_MORE=1 a run goes on behind the cases of the table, where the same package was measured.
 `tests/test_fuzz.py` runs a few of each.
 """
 
@@ -32,7 +33,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -862,19 +863,43 @@ def run_target(target: str, first: int, seconds: float, most: int) -> dict[str, 
     return row
 
 
+COUNTS = ("cases", "results", "refused", "undocumented", "broken", "cpu_s")
+
+
 def run(setting: Setting) -> Iterator[dict[str, Any]]:
     """One row for each target."""
     seconds = float(os.environ.get("FUZZ_SECONDS", "60"))
     first = int(os.environ.get("FUZZ_FIRST", "0"))
     setting.facts["first case"] = first
-    one = partial(run_target, first=first, seconds=seconds, most=setting.choose(10**9, 2))
-    rows = [one(target) for target in TARGETS if setting.wants(target)]
+    before = earlier(setting) if os.environ.get("FUZZ_MORE") else {}
+    most, rows = setting.choose(10**9, 2), []
+    for target in filter(setting.wants, TARGETS):
+        row = before.get(target) or {"target": target, **dict.fromkeys(COUNTS, 0)}
+        rows.append(add(row, run_target(target, first + row["cases"], seconds, most)))
     left = int(os.environ.get("FUZZ_CASES", "0")) - sum(row["cases"] for row in rows)
     if left > 0:
         row = max(rows, key=lambda row: row["cases"] / row["cpu_s"])
-        more = run_target(row["target"], first + row["cases"], math.inf, left)
-        row |= {name: row[name] + more[name] for name in row if name != "target"}
+        add(row, run_target(row["target"], first + row["cases"], math.inf, left))
     yield from rows
+
+
+def add(row: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Cases of a target that went on, in its row."""
+    row |= {name: row[name] + more[name] for name in COUNTS}
+    return row
+
+
+def earlier(setting: Setting) -> dict[str, dict[str, Any]]:
+    """Rows of the table that were measured on the package as it is, by target."""
+    from evidence import git, read_table
+
+    out = {}
+    now = git("rev-parse", "HEAD:src/evenhand")
+    for row in read_table("fuzz", setting.results, stamped=True):
+        if git("rev-parse", f"{row['commit'].rstrip('+')}:src/evenhand") == now:
+            counts = {name: int(row[name]) for name in COUNTS[:-1]}
+            out[row["target"]] = {"target": row["target"], **counts, "cpu_s": float(row["cpu_s"])}
+    return out
 
 
 if __name__ == "__main__":  # one case again, with its traceback
