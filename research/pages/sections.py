@@ -329,13 +329,14 @@ def older() -> str:
 def wheels() -> str:
     """The wheel on each Python, and the time from it to a first audit."""
     head = ["Python", "dependencies", "tests passed", "failed", "import, s",
-            "environment and wheel, s (CPU)", "first audit, s (CPU)", "with"]  # fmt: skip
+            "environment and wheel, s (wall)", "first audit, s (wall)", "busy cores",
+            "with"]  # fmt: skip
     rows = [
         [*r["case"].split(), r["passed"], r["failed"], f"{float(r['import_s']):.3f}",
-         *(f"{float(r[f'{name}_wall_s']):.0f} ({float(r[f'{name}_cpu_s']):.0f})"
+         *(f"{float(r[f'{name}_cpu_s']):.1f} ({float(r[f'{name}_wall_s']):.0f})"
            if r.get(f"{name}_wall_s") else "" for name in ("install", "audit")),
-         r["installed"].replace(" ", ", ").replace("=", " ")]
-        for r in read_table("wheels")
+         r["load"], r["installed"].replace(" ", ", ").replace("=", " ")]
+        for r in sorted(read_table("wheels", stamped=True), key=lambda r: r["case"])
     ]  # fmt: skip
     return table(head, rows)
 
