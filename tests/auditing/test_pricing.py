@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import d2_tweedie_score, mean_tweedie_deviance
 
 import evenhand as eh
-from evenhand.auditing.pricing import _band_of, price
+from evenhand.auditing.pricing import _band_of, price, read_loss
 from evenhand.data.sample import Sample
 
 
@@ -296,6 +296,15 @@ def test_sufficiency_of_a_price_is_worded_by_actual_over_expected():
     assert found.pricing.homogeneity["groups"] > 0.05
     assert "may be the same in all groups" in " ".join(str(found).split())
     assert found.to_dict()["pricing"]["homogeneity"]["bands"] > 0.001
+
+
+@pytest.mark.parametrize(("loss", "count"), [("poisson", 2), ("normal", 0)])
+def test_predictions_without_a_deviance_are_counted(loss, count):
+    rng = np.random.default_rng(0)
+    s = np.r_[-1.0, 0.0, 0.5, rng.uniform(1.0, 3.0, 97)]
+    rows = Sample.read(np.ones(100), s, sensitive_features=np.arange(100) % 2).known()
+    loss = read_loss(loss, None, rows.target)
+    assert price(rows, loss, 0.95).n_not_positive == count
 
 
 def test_a_bad_price_explains_nothing():
