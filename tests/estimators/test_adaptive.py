@@ -653,6 +653,18 @@ def test_many_levels_are_binned_and_point_masses_are_not(monkeypatch):
     assert np.bincount(cell[s != 0.25]).max() < 60
 
 
+def test_a_rough_cut_has_the_ranks_of_the_middles_of_its_levels(monkeypatch):
+    monkeypatch.setattr(ranks, "EXACT_RANK_ROWS", 1000)
+    monkeypatch.setattr(ranks, "_LOOK_ROWS", 1000)
+    s = np.random.default_rng(0).normal(size=20_000)
+    level = ranks.cut_roughly(s, np.ones(len(s)))
+    share = np.bincount(level.codes) / len(s)
+    assert len(level.rank) > 100
+    np.testing.assert_allclose(level.rank, np.cumsum(share) - share / 2)
+    exact = (np.argsort(np.argsort(s)) + 0.5) / len(s)
+    assert np.abs(level.rank[level.codes] - exact).max() < 0.01
+
+
 def test_a_line_is_halved_until_each_level_is_alone():
     depths = []
     for n in (2, 5, 300, 100_000):
