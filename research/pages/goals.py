@@ -90,6 +90,8 @@ SAMPLES = (
     (f"{_NOTICED}, first sample, with the tests written for it", "23", True),
     (f"{_NOTICED}, second sample, of five rooms, before any test was written for it", "29", False),
     (f"{_NOTICED}, second sample, with the tests written for it", "29", True),
+    (f"{_NOTICED}, third sample, of five rooms, before any test was written for it", "30", False),
+    (f"{_NOTICED}, third sample, with the tests written for it", "30", True),
 )
 
 
