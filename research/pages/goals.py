@@ -296,9 +296,11 @@ def _misuse_line() -> list[str]:
     """Return how many cases of random misuse there were."""
     rows = read_table("fuzz", stamped=True)
     total = sum(int(r["cases"]) for r in rows)
+    most = max(rows, key=lambda r: int(r["cases"]))
     return ["random misuse: cases over all targets", "≥ 1,000,000",
-            "1 of 1" if total >= 1_000_000 else "**0 of 1**", f"{total:,}", _when(rows),
-            _link("fuzz")]  # fmt: skip
+            "1 of 1" if total >= 1_000_000 else "**0 of 1**",
+            f"{total:,}, of which {int(most['cases']):,} of the target {most['target']}",
+            _when(rows), _link("fuzz")]  # fmt: skip
 
 
 def _size_lines() -> list[list[str]]:
