@@ -43,6 +43,8 @@ def test_a_result_that_can_be_true_or_an_error_that_explains_itself(target):
         (lambda: eh.rows_needed(1e-320, [0.5, 0.5]), "`effect` must be a normalized information"),
         (lambda: eh.rows_needed(0.01, [10**400, 1]), "`shares` must be numbers"),
         (lambda: eh.Tolerance(independence=10**400), "`independence` must be one number above 0"),
+        (lambda: eh.FairRidge().fit([1.0, [2.0, 3.0]], [0, 1], sensitive_features=[0, 1]),
+         "`X` must hold one value per row, got list"),
         (lambda: eh.FairRidge().fit([[10**400], [1]], [0, 1], sensitive_features=[0, 1]),
          "`X` must hold numbers that floats can"),
     ],

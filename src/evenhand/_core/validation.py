@@ -227,7 +227,7 @@ def refuse_dates(values: Any, name: str) -> None:
         found = [str(c.dtype) for c in columns if c.dtype.is_temporal()]
     else:
         dtype = getattr(values, "dtype", None)
-        dtype = dtype if isinstance(dtype, np.dtype) else np.asarray(values).dtype
+        dtype = dtype if isinstance(dtype, np.dtype) else as_array(values, name).dtype
         found = [str(dtype)] if dtype.kind in "mMcV" else []
     if found:
         # scikit-learn's common checks expect the second sentence.
