@@ -107,6 +107,14 @@ def test_units_whose_squares_are_beyond_all_floats_change_nothing():
     assert str(found)
 
 
+def test_a_group_whose_share_is_next_to_nothing_has_a_measure():
+    """The loss of its rows is bounded by log(n / share), and the ratio was beyond all floats."""
+    p = np.column_stack([np.full(40, 1e-320), A, 1.0 - A])
+    with np.errstate(over="raise"):
+        value = eh.independence(None, Y, sensitive_features=eh.Proxy(p), estimator="lspc")
+    assert np.isfinite(value)
+
+
 def test_strengths_may_be_fractions():
     fits = [
         eh.FairRidge(alpha=alpha, group_features="posterior")

@@ -60,7 +60,8 @@ def largest_loss(groups: Groups) -> float:
     without it the prediction there can be certain and wrong. A classifier that mixes in the shares
     at that rate never loses more.
     """
-    return float(np.log(max(groups.n_effective, 1.0) / groups.shares[groups.shares > 0].min()))
+    least = groups.shares[groups.shares > 0].min()
+    return float(np.log(max(groups.n_effective, 1.0)) - np.log(least))
 
 
 def refuse_many_variables(conditions: Iterable[Condition], estimator: str) -> None:
