@@ -148,6 +148,10 @@ def _refuse_impossible(columns: dict[str, NDArray[Any]], edges: Edges, n_labels:
     for name in ("n", "w", "ww"):
         if (columns[name] <= 0).any():
             raise InputError("table", f"have positive {name}, got {columns[name].min()}")
+    sums = np.column_stack([columns[name] for name in SUMS])
+    with np.errstate(over="ignore"):
+        if not np.isfinite(sums / columns["w"][:, None]).all():
+            raise InputError("table", "have sums that w can be divided into: their means overflow")
     # (Σw)² ≤ n·Σw², which a mix-up of columns breaks.
     most = np.sqrt(columns["n"]) * np.sqrt(columns["ww"])  # apart, as products may overflow
     if (columns["w"] > most * (1 + _ROUNDING)).any():

@@ -212,7 +212,8 @@ class Edges:
             raise InputError("edges", f"have between 2 and {MOST_BINS} bins, got {bins!r}")
         target = values.get("target")
         slope: Any = values.get("slope")
-        if not is_number(slope) or (slope and target is None):
+        # Squares of a slope beyond have no room in floats.
+        if not is_number(slope) or abs(slope) > 1e100 or (slope and target is None):
             raise InputError("edges", f"have a finite slope, 0 without target, got {slope!r}")
         score = _axis(values.get("score"), "score")
         other = None if target is None else _axis(target, "target")
