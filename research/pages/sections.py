@@ -176,6 +176,25 @@ def dressing() -> str:
     return table(heads, [*body, ["all", *map(str, total.values())]])
 
 
+def gates() -> str:
+    """Every trick at every gate, and where it passed in silence before."""
+    rows = read_table("gates")
+    names = list(dict.fromkeys(r["gate"] for r in rows))
+    was = "silent pass"
+    cells = {
+        (r["trick"], r["gate"]): f"{was} → {r['after']}" if r["before"] == was else r["after"]
+        for r in rows
+    }
+    tricks = dict.fromkeys(r["trick"] for r in rows)
+    body = [[trick, *(cells[trick, gate] for gate in names)] for trick in tricks]
+    then, now = (sum(r[key] == was for r in rows) for key in ("before", "after"))
+    told = (
+        f"Of {len(rows)} cases {then} passed in silence at {rows[0]['base']}, where the last three "
+        f"gates were not there yet, and {now} do today."
+    )
+    return f"{table(['trick', *names], body)}\n\n{told}"
+
+
 def metrics() -> str:
     """Coverage of values, gaps and ratios of metrics by group."""
     rows = read_table("metrics")
@@ -366,7 +385,12 @@ SECTIONS = {
         "small_samples_summary": small_samples_summary,
         "small_samples": small_samples,
     },
-    "verdicts": {"verdicts_edge": verdicts_edge, "metrics": metrics, "dressing": dressing},
+    "verdicts": {
+        "verdicts_edge": verdicts_edge,
+        "metrics": metrics,
+        "dressing": dressing,
+        "gates": gates,
+    },
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
     "limits": {"next_door": next_door},
