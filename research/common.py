@@ -3,7 +3,7 @@
 A unit of work (one fit at one strength, one case of a simulation) is a function of its parameters
 alone. Its result is kept in `cache/`, one file each, written whole or not at all, so that a run
 that is stopped goes on where it was. Units kept by other code than today's are not used: the folder
-of the cache is named after the hash of the committed package.
+of the cache is named after the committed code that the study measures.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ so that a table of which some parts were measured again says so row by row.
 
 from __future__ import annotations
 
+import ast
 import csv
 import hashlib
 import json
@@ -133,21 +134,62 @@ def read_stamps(name: str, folder: Path = RESULTS) -> list[dict[str, str]]:
 
 
 @cache
-def last_change(paths: tuple[str, ...], since: str | None = None) -> tuple[str, str, str] | None:
-    """Return commit, date and file of the last change of some paths, if any `since` a commit."""
-    span = [f"{since}..HEAD"] if since else []
-    result = git("log", "-1", "--no-merges", "--format=%h %cs", "--name-only", *span, "--", *paths)
-    if not result:
-        return None
-    head, *files = result.split("\n")
-    commit, date = head.split()
-    return commit, date, next((f for f in files if f), "")
+def code_of(blob: str) -> str:
+    """Return what runs of a file in git, by its hash: Python without comments and docstrings."""
+    return "" if set(blob) == {"0"} else read_code(git("cat-file", "blob", blob))
+
+
+@cache
+def read_code(text: str) -> str:
+    """Return what runs of a text: its syntax tree without docstrings, or itself if not Python."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return text
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            match node.body:
+                case [ast.Expr(ast.Constant(str())), *rest]:
+                    node.body = rest
+    return ast.dump(tree)
+
+
+@cache
+def last_change(paths: tuple[str, ...], since: str) -> tuple[str, str, str] | None:
+    """Return commit, date and file of the last change of what runs under paths since a commit.
+
+    Words in comments and docstrings move no number.
+    """
+    raw = git("diff", "--raw", "--no-renames", "--no-abbrev", since, "HEAD", "--", *paths)
+    for line in raw.splitlines():
+        facts, name = line.split("\t")
+        old, new = facts.split()[2:4]
+        if code_of(old) != code_of(new):
+            span = ("--no-merges", "--format=%h %cs", f"{since}..HEAD")
+            return *git("log", "-1", *span, "--", name).split(), name
+    return None
 
 
 @cache
 def is_edited(paths: tuple[str, ...]) -> bool:
-    """Return whether something under these paths is changed and not committed."""
-    return bool(git("status", "--porcelain", "--", *paths))
+    """Return whether what runs under these paths is changed and not committed."""
+    if git("ls-files", "--others", "--exclude-standard", "--", *paths):
+        return True
+    for name in git("diff", "--name-only", "--no-renames", "HEAD", "--", *paths).splitlines():
+        file = ROOT / name
+        now = read_code(file.read_text(encoding="utf-8").strip()) if file.exists() else ""
+        if now != read_code(git("show", f"HEAD:{name}")):
+            return True
+    return False
+
+
+@cache
+def fingerprint(paths: tuple[str, ...]) -> str:
+    """Return a hash of what runs under paths, as committed: comments and docstrings left out."""
+    lines = git("ls-tree", "-r", "HEAD", "--", *paths).splitlines()
+    files = sorted((line.split("\t")[1], line.split()[2]) for line in lines)
+    code = [f"{name}\0{code_of(blob)}\0" for name, blob in files]
+    return hashlib.sha256("".join(code).encode()).hexdigest()[:10]
 
 
 def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[str, str, str]]:

@@ -21,7 +21,15 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from evidence import HERE, RESULTS, find_stale, git, make_stamp, read_table, write_table
+from evidence import (
+    HERE,
+    RESULTS,
+    find_stale,
+    fingerprint,
+    make_stamp,
+    read_table,
+    write_table,
+)
 from registry import STUDIES, Study
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "EVENHAND")
@@ -64,7 +72,7 @@ def run_study(study: Study, chosen: argparse.Namespace) -> Path:
     if chosen.fresh:
         shutil.rmtree(cache, ignore_errors=True)
     # Units of work that other code made are not used.
-    cache /= git("rev-parse", "--short=10", "HEAD:src/evenhand")
+    cache /= fingerprint(study.sources)
     # Starting workers takes longer than all of a quick run.
     jobs = chosen.jobs or (1 if chosen.quick else len(os.sched_getaffinity(0)))
     setting = Setting(chosen.quick, jobs, results, cache, tuple(chosen.only))

@@ -891,12 +891,11 @@ def add(row: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 def earlier(setting: Setting) -> dict[str, dict[str, Any]]:
     """Rows of the table that were measured on the package as it is, by target."""
-    from evidence import git, read_table
+    from evidence import last_change, read_table
 
     out = {}
-    now = git("rev-parse", "HEAD:src/evenhand")
     for row in read_table("fuzz", setting.results, stamped=True):
-        if git("rev-parse", f"{row['commit'].rstrip('+')}:src/evenhand") == now:
+        if not last_change(("src/evenhand",), row["commit"].rstrip("+")):
             counts = {name: int(row[name]) for name in COUNTS[:-1]}
             out[row["target"]] = {"target": row["target"], **counts, "cpu_s": float(row["cpu_s"])}
     return out

@@ -119,16 +119,22 @@ def test_a_stamp_names_commit_load_and_versions():
     assert "no-such-package" not in stamp["versions"]
 
 
+def forget():
+    """Ask git again."""
+    for function in (evidence.last_change, evidence.is_edited, evidence.fingerprint):
+        function.cache_clear()
+
+
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """A repository of two files, and how to change one of them."""
     monkeypatch.setattr(evidence, "ROOT", tmp_path)
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
-    evidence.last_change.cache_clear()
+    forget()
 
-    def commit(name: str) -> str:
+    def commit(name: str, text: str = "x\n") -> str:
         with (tmp_path / name).open("a") as file:
-            file.write("x")
+            file.write(text)
         words = ["-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", name]
         for command in (["add", name], words):
             subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
@@ -136,7 +142,7 @@ def repository(tmp_path, monkeypatch):
 
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     yield tmp_path, commit
-    evidence.last_change.cache_clear()
+    forget()
 
 
 def test_a_table_is_stale_once_what_it_measures_has_changed(repository, monkeypatch):
@@ -148,7 +154,7 @@ def test_a_table_is_stale_once_what_it_measures_has_changed(repository, monkeypa
     commit("other.py")
     assert [stale for *_, stale in evidence.find_stale("t", sources)] == [""]
     changed = commit("measured.py")
-    evidence.last_change.cache_clear()
+    forget()
     ((*_, stale),) = evidence.find_stale("t", sources)
     assert "before the last change of measured.py" in stale
     assert changed[:7] in stale
@@ -156,6 +162,30 @@ def test_a_table_is_stale_once_what_it_measures_has_changed(repository, monkeypa
     ((*_, stale),) = evidence.find_stale("t", sources)
     assert stale == "measured at 0123456789, which this copy does not know"
     assert evidence.find_stale("never", sources)[0][2] == "never measured"
+
+
+def test_words_make_no_table_stale_and_code_does(repository, monkeypatch):
+    folder, commit = repository
+    monkeypatch.setattr(evidence, "read_stamps", lambda name: read_stamps(name, folder))
+    sources = ("measured.py",)
+    stamp = {**STAMPED, "commit": commit("measured.py", 'def f():\n    "One."\n    return 1\n')}
+    write_table(folder / "t.csv", [{"a": 1}], stamp)
+    file, seen = folder / "measured.py", []
+    for text in ('def f():\n    "Two."\n    # Why.\n    return 1\n', "def f():\n    return 2\n"):
+        file.write_text("")
+        file.write_text(text)
+        forget()
+        seen.append((evidence.find_stale("t", sources)[0][2], evidence.fingerprint(sources)))
+        commit("measured.py", "")
+        forget()
+        seen.append((evidence.find_stale("t", sources)[0][2], evidence.fingerprint(sources)))
+    (words, old), (kept, same), (edited, before), (stale, after) = seen
+    assert words == kept == ""
+    assert old == same == before != after
+    assert edited.endswith("before changes that are not committed")
+    assert "before the last change of measured.py" in stale
+    (folder / "data.txt").write_text("a")
+    assert evidence.is_edited(("data.txt",))
 
 
 def test_the_site_says_how_old_tables_are():
@@ -182,12 +212,11 @@ def measured(repository, monkeypatch):
     page.write_text(sections.older())
 
     def is_true():
-        evidence.last_change.cache_clear()
-        evidence.is_edited.cache_clear()
+        forget()
         return sections.older() == (folder / "docs" / "measured.md").read_text()
 
     yield folder, commit, is_true
-    evidence.is_edited.cache_clear()
+    forget()
 
 
 def test_a_page_that_hides_that_code_is_newer_than_its_table_is_noticed(measured):
