@@ -127,6 +127,7 @@ def test_fair_scores_read_as_fair():
 
 def test_tests_and_tables_beside_the_entropies_change_nothing(data, audit, monkeypatch):
     monkeypatch.setattr(auditing, "EXACT_RANK_ROWS", 100)
+    monkeypatch.setattr(auditing, "PARALLEL_ROWS", 100)
     monkeypatch.setenv("EVENHAND_NUM_THREADS", "2")
     used = []
 

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 # Rows a chunk: the unit of summation, so it must not depend on the number of threads.
 CHUNK = 16_384
+# Rows from which it pays to do independent work over all of them side by side.
+PARALLEL_ROWS = 50_000
 _most: ContextVar[int | None] = ContextVar("evenhand_threads", default=None)
 
 

@@ -17,7 +17,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._core.arrays import Matrix, Rows, Vector
-from .._core.threads import n_threads
+from .._core.threads import PARALLEL_ROWS, n_threads, one_blas_thread
 from .._core.validation import (
     InputError,
     as_array,
@@ -395,6 +395,7 @@ class _Run:
             audits[name] = run.audit_once(sample, name, alone, tuple(parts))
         return audits
 
+    @one_blas_thread()
     def audit_once(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
         crossed: tuple[str, ...] = (), warn: bool = True,
@@ -483,7 +484,7 @@ class _Run:
             del columns, ranks
             return tests, summarize_groups(rows.by_exposure(), self.confidence_level, cells)
 
-        if large and n_threads() > 1:
+        if rows.n_rows > PARALLEL_ROWS and n_threads() > 1:
             # The long loops release the interpreter lock.
             with ThreadPoolExecutor(1) as pool:
                 other = pool.submit(test_and_tabulate)

@@ -182,8 +182,9 @@ def _distribution_gaps(cell: Any, points: Vector, groups: Groups) -> tuple[Vecto
     ks, wasserstein = np.empty(groups.n_groups), np.empty(groups.n_groups)
     # A few groups at a time: a column for each of many would be far larger than the data.
     size = max(1, _GAP_NUMBERS // len(points))
-    for first in range(0, groups.n_groups, size):
-        part = slice(first, min(first + size, groups.n_groups))
+    wanted = groups.n_groups if groups.n_groups > 2 else 1
+    for first in range(0, wanted, size):
+        part = slice(first, min(first + size, wanted))
         below = _mass_by_cell(cell, len(points), groups, part)
         np.cumsum(below, axis=0, out=below)
         total = below[-1].copy()
@@ -194,6 +195,8 @@ def _distribution_gaps(cell: Any, points: Vector, groups: Groups) -> tuple[Vecto
         gap = np.abs(np.subtract(below, rest, out=rest), out=rest)
         ks[part] = gap[ends].max(axis=0)
         wasserstein[part] = step[:-1] @ gap[:-1]
+    # Of two groups each is as far from the other.
+    ks[wanted:], wasserstein[wanted:] = ks[0], wasserstein[0]
     return ks, wasserstein
 
 

@@ -85,10 +85,13 @@ def _find(
     if n > _FIRST_LOOK:
         limit = np.uint64(2**63 // n * _FIRST_LOOK)
         # A chunk at a time, which stays in the caches of a processor.
-        starts = range(0, n, CHUNK)
-        chosen = [np.flatnonzero(_hash(take(slice(i, i + CHUNK))) < limit) + i for i in starts]
-        keep = np.concatenate(chosen)
-        if len(keep) < _LEAST_PAIRS or _place(take(keep), member[keep], member) is None:
+        hashed = ((i, _hash(take(slice(i, i + CHUNK)))) for i in range(0, n, CHUNK))
+        chosen = [(np.flatnonzero(h < limit) + i, h[h < limit]) for i, h in hashed]
+        keep, ordered = map(np.concatenate, zip(*chosen, strict=True))
+        ordered.sort()
+        if np.count_nonzero(ordered[1:] == ordered[:-1]) < _LEAST_PAIRS:
+            return None
+        if _place(take(keep), member[keep], member) is None:
             return None
     return _place(take(slice(None)), member, member)
 

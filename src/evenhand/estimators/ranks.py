@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -96,12 +96,18 @@ class Ranks:
             return
         from ..kernels.ranks import mid_rank_levels
 
-        order, equal = np.argsort(values), np.ones(self.n)
-        codes, rank, *_, self.n_atoms = mid_rank_levels(values, order, equal, 0.0, np.inf)
-        self.rank, self._atom = rank[codes], codes.astype(np.int32)
-        self.normal = ndtri(self.rank)
-        self._points = np.empty(self.n_atoms)
-        self._points[self._atom[order]] = values[order]
+        order = np.argsort(values)
+        self._points = values[order]
+        new = self._points[1:] != self._points[:-1]
+        if new.all():
+            self.n_atoms, (rank, normal) = self.n, _even_ranks(self.n)
+            self._atom = np.empty(self.n, dtype=np.int32)
+            self._atom[order] = np.arange(self.n, dtype=np.int32)
+        else:
+            codes, rank, *_, self.n_atoms = mid_rank_levels(values, order, None, 0.0, np.inf)
+            self._atom, normal = codes.astype(np.int32), ndtri(rank)
+            self._points = self._points[np.concatenate([[True], new])]
+        self.rank, self.normal = rank[self._atom], normal[self._atom]
 
     def _by_slots(self, values: Array, slots: Any) -> None:
         """Ranks without ordering rows: exact at common values, interpolated between quantiles.
@@ -179,6 +185,13 @@ class Ranks:
         return self.slices(int(min(max(self.n // rows, 1), MAX_CELLS)))
 
 
+@lru_cache(maxsize=1)
+def _even_ranks(n: int) -> tuple[Array, Array]:
+    """Mid-ranks of n different values, and their normal scores."""
+    rank = (np.arange(1, n + 1) - 0.5) / n
+    return rank, ndtri(rank)
+
+
 def rank_all(variables: Mapping[str, Array]) -> dict[str, Ranks]:
     """Ranks of several variables; many rows on several threads, as the kernels allow."""
     columns = variables
@@ -247,6 +260,7 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     """
     z, t, n = given.normal, target.normal, given.n
     block, n_blocks = given.slices(int(min(max(n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS)))
+    block = block.astype(np.intp)  # else each sum does so
     square, cube = z * z, z * z * z
     powers = (n, z.sum(), z @ z, z @ square, square @ square, square @ cube, cube @ cube)
     gram = np.array(powers)[np.add.outer(np.arange(4), np.arange(4))]

@@ -79,6 +79,18 @@ def if_member(column, k, i, x):
     """x times the membership of row i in group k, for a column of `in_group`."""
 
 
+def own_part(labels, value):
+    """What a row gathers over its groups: its own value, or Σ t·log value of memberships."""
+
+
+def own_loss(labels, total, own):
+    """log(total) less what was gathered, and what `own_inverse` takes, found once per row."""
+
+
+def own_inverse(labels, inverse, value):
+    """1/value of a row's own group."""
+
+
 @overload(part)
 def _part(column, start, stop):
     if isinstance(column, types.NoneType):
@@ -116,6 +128,27 @@ def _if_member(column, k, i, x):
     return lambda column, k, i, x: x if column[i] == code(k) else 0.0
 
 
+@overload(own_part)
+def _own_part(labels, value):
+    if labels.ndim == 1:
+        return lambda labels, value: value
+    return lambda labels, value: log_positive(value)
+
+
+@overload(own_loss)
+def _own_loss(labels, total, own):
+    if labels.ndim == 1:
+        return lambda labels, total, own: (log_positive(total * (1.0 / own)), 1.0 / own)
+    return lambda labels, total, own: (log_positive(total) - own, 0.0)
+
+
+@overload(own_inverse)
+def _own_inverse(labels, inverse, value):
+    if labels.ndim == 1:
+        return lambda labels, inverse, value: inverse
+    return lambda labels, inverse, value: 1.0 / value
+
+
 @piece
 def _cut(rows, start, stop):
     """Variables and weights of some rows."""
@@ -129,13 +162,16 @@ def _place(s, y, i, center):
 
 
 def moments_chunk(start, stop, values, weight, shift, out):
-    """Σω, Σωx and Σωx² of x = value − shift; in NumPy, which need not be compiled."""
+    """Σω, Σωx and Σωx² of x = value − shift; in NumPy, which need not be compiled.
+
+    Not by `@`: threads of BLAS would wait in loops beside those of the chunks.
+    """
     x = values[start:stop] - shift
     if weight is None:
-        out += len(x), x.sum(), x @ x
+        out += len(x), x.sum(), np.einsum("i,i", x, x)
     else:
         w = weight[start:stop]
-        out += w.sum(), w @ x, (w * x) @ x
+        out += w.sum(), np.einsum("i,i", w, x), np.einsum("i,i,i", w, x, x)
 
 
 @jit
@@ -163,7 +199,7 @@ def gram_chunk(start, stop, rows, groups, likes, out):
 def lspc_chunk(start, stop, rows, weights, slopes, beta, likes, out, gradient):
     """Σω·loss and Φᵀr of all groups, r = ω·∂log ρ/∂f; ∂/∂u through the scores."""
     terms, lower = likes
-    groups, scale = len(weights), 1.0 / beta
+    groups, scale, labels = len(weights), 1.0 / beta, rows.labels
     columns = np.empty((2, groups, BLOCK))
     total, own, g = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for block in range(start, stop, BLOCK):
@@ -189,11 +225,11 @@ def lspc_chunk(start, stop, rows, weights, slopes, beta, likes, out, gradient):
                 sp[i] = value
                 ds[i] = (1.0 if x >= 0.0 else e) * (inverse * b)
                 total[i] += value
-                own[i] += if_member(column, k, i, log_positive(value))
+                own[i] += if_member(column, k, i, own_part(labels, value))
         loss = 0.0
         for i in range(n):
-            w = weight_of(weight, i)
-            loss = plus(loss, w * (log_positive(total[i]) - own[i]))
+            log, own[i] = own_loss(labels, total[i], own[i])
+            loss = plus(loss, weight_of(weight, i) * log)
             total[i] = 1.0 / total[i]
         out[0] += loss
         for k in range(groups):
@@ -201,7 +237,7 @@ def lspc_chunk(start, stop, rows, weights, slopes, beta, likes, out, gradient):
             column = in_group(rows.labels, k, block, end)
             for i in range(n):
                 u, v = _place(s, y, i, rows.center)
-                gain = if_member(column, k, i, 1.0 / sp[i])
+                gain = if_member(column, k, i, own_inverse(labels, own[i], sp[i]))
                 r = weight_of(weight, i) * (gain - total[i]) * ds[i]
                 m = monomials(u, v, terms)
                 sums = accumulate(sums, r, m)

@@ -134,7 +134,7 @@ def _subtract_slopes(z, cell, center, slope, out):
 
 def cell_lines(z, t, cell, n_cells):
     """Rows, Σz, Σt, Σz² and Σt² by cell, (5, C)."""
-    columns = (None, z, t, z * z, t * t)
+    columns, cell = (None, z, t, z * z, t * t), cell.astype(np.intp)
     return np.stack([np.bincount(cell, column, n_cells) for column in columns])
 
 
@@ -166,14 +166,15 @@ def scan_levels(cell, bins, members, moments, block, depth, height, most, least)
     # Numbered as in heaps: block b at level k is 2^k + b, and so are bins at level j of `cross`.
     sums = np.zeros((2 << height, n_groups, _WIDTH, n_bins))
     cross = np.zeros((2 << height, n_groups, n_bins))
-    rows = np.bincount(cell * n_bins + bins, minlength=len(block) * n_bins).astype(float)
-    parts = np.concatenate([-moments[:1], moments[1:]])
-    _add_cells(rows.reshape(-1, n_bins), parts, block + (1 << height), sums, cross)
-    place = block[cell] * n_bins + bins
-    used = moments[1] > 0.0
-    for g in range(n_groups):
-        own = (members == g) if members.ndim == 1 else members[:, g]
-        mass = np.bincount(place, own * used[cell, g], n_bins << height)
+    # Small and without temporaries: a page that is touched first costs more than a row.
+    rows = np.zeros((len(block), n_bins), dtype=np.int32)
+    used, node = moments[1] > 0.0, block + (1 << height)
+    codes = members if members.ndim == 1 else np.full(len(cell), n_groups)
+    _count_rows(cell, bins, codes, used, node, rows, sums)
+    _add_cells(rows, np.concatenate([-moments[:1], moments[1:]]), node, sums, cross)
+    for g in range(n_groups if members.ndim > 1 else 0):
+        mass = members[:, g] * used[cell, g]
+        mass = np.bincount(block[cell] * n_bins + bins, mass, n_bins << height)
         sums[1 << height :, g, _RESIDUAL] += mass.reshape(-1, n_bins)
     for k in range(height - 1, -1, -1):
         size = 1 << k
@@ -187,6 +188,16 @@ def scan_levels(cell, bins, members, moments, block, depth, height, most, least)
         sums = sums[..., ::2] + sums[..., 1::2]
         sums[:, :, _SQUARES] += 2.0 * between
     return out.transpose(1, 0, 2, 3)
+
+
+@jit
+def _count_rows(cell, bins, codes, used, node, rows, sums):
+    """Rows by cell and bin, and those of each group by block and bin where it is used."""
+    for i in range(len(cell)):
+        c, b, g = cell[i], bins[i], codes[i]
+        rows[c, b] += 1
+        if 0 <= g < sums.shape[1] and used[c, g]:
+            sums[node[c], g, _RESIDUAL, b] += 1.0
 
 
 @jit

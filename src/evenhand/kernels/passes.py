@@ -26,14 +26,21 @@ def moments(values, weight):
     """Sum of the weights, mean and variance."""
     weight = weight if len(weight) else None
     shift = float(values[0]) if len(values) else 0.0
-    out = run_chunks(chunks.moments_chunk, len(values), 3, (values, weight, shift))
+
+    def sums():
+        # Chunks long enough that calls of NumPy are not what takes time.
+        return run_chunks(
+            chunks.moments_chunk, len(values), 3, (values, weight, shift), chunk=4 * CHUNK
+        )
+
+    out = sums()
     if not out[0]:  # a shard without rows, or without weight
         return 0.0, 0.0, 0.0
     mean = out[1] / out[0]
     if mean * mean > 1e6 * (out[2] / out[0] - mean * mean):
         # The first row lies far from the rest, and the difference of squares lost its digits.
         shift += float(mean)
-        out = run_chunks(chunks.moments_chunk, len(values), 3, (values, weight, shift))
+        out = sums()
         mean = out[1] / out[0]
     return out[0], shift + mean, max(out[2] / out[0] - mean * mean, 0.0)
 

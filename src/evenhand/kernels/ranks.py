@@ -13,22 +13,23 @@ from .primitives import jit, piece
 def mid_rank_levels(values, order, weight, target, atom):
     """Cut sorted values into levels of at least `target` mass; ties are never split.
 
-    A value of mass `atom` or more is a level of its own. Returns the level of every row, the
-    mid-rank (share of mass below plus half its own) and mass of every level, whether a level is a
-    single value, and the number of distinct values.
+    A value of mass `atom` or more is a level of its own; without a `weight` rows weigh 1. Returns
+    the level of every row, the mid-rank (share of mass below plus half its own) and mass of every
+    level, whether a level is a single value, and the number of distinct values.
     """
     ordered = values[order]
     first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    tied = np.add.reduceat(weight[order], first)
-    level = np.arange(len(first))
+    size = np.diff(first, append=len(values))
+    tied = size if weight is None else np.add.reduceat(weight[order], first)
+    level, mass, single = np.arange(len(first)), tied, np.ones(len(first), dtype=bool)
     if target > 0.0:
         _merge_values(tied, target, atom, level)
+        mass, single = np.bincount(level, tied), np.bincount(level) == 1
     codes = np.empty(len(values), np.int64)
-    codes[order] = np.repeat(level, np.diff(first, append=len(values)))
-    mass = np.bincount(level, tied)
+    codes[order] = np.repeat(level, size)
     above = np.cumsum(mass)
     rank = (above - 0.5 * mass) / above[-1]
-    return codes, rank, mass, np.bincount(level) == 1, len(first)
+    return codes, rank, mass, single, len(first)
 
 
 @jit

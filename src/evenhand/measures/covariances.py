@@ -466,10 +466,9 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
     p_values: list[Array] = []
     for x in coordinates:
         used = ~np.isnan(x)
-        bins = np.zeros(n, dtype=np.int64)
-        np.multiply(x, 2.0**depth, out=bins, where=used, casting="unsafe")
+        bins = (np.where(used, x, 0.0) * 2.0**depth).astype(np.int32)
         np.minimum(bins, 2**depth - 1, out=bins)
-        allowed = np.bincount(cell, used, len(size)) > 0.5 * size
+        allowed = np.bincount(cell[used], minlength=len(size)) > 0.5 * size
         scale = (allowed * size / np.maximum(size - 1.0, 1.0))[:, None]
         for own, (share, variance, fourth) in shares:
             moments = np.stack([share, scale * variance, scale * fourth])

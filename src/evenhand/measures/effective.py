@@ -177,8 +177,9 @@ def _runs(name: str, values: Array, groups: Groups) -> Iterator[str]:
         inside = (values >= low) & (values <= high)
         values, codes = values[inside], codes[inside]
     # The places of equal values are nobody's; the table's order says nothing.
-    values, first, count = np.unique(values, return_index=True, return_counts=True)
-    codes = codes[first[count == 1]]
+    order = np.argsort(values)
+    new = np.diff(values[order], prepend=np.nan, append=np.nan) != 0.0
+    codes = codes[order[new[1:] & new[:-1]]]
     place = min(20, len(codes) // (15 * groups.n_groups))
     if place < 5:
         return

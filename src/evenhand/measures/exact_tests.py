@@ -21,12 +21,11 @@ from scipy.special import eval_legendre
 from scipy.stats import chi2
 
 from .._core.arrays import Array, Mask, Rows
-from .._core.threads import n_threads
+from .._core.threads import PARALLEL_ROWS, n_threads
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
 from ..data.weights import refuse_few_weighted, renumber
 from ..estimators.ranks import (
-    EXACT_RANK_ROWS,
     Columns,
     RankedRows,
     Ranks,
@@ -224,7 +223,7 @@ def exact_fairness_p_values(
         return _test(criterion, data, streams[criterion.name])
 
     # The kernels release the interpreter lock.
-    parallel = groups.n_known > EXACT_RANK_ROWS and len(wanted) > 1
+    parallel = groups.n_known > PARALLEL_ROWS and len(wanted) > 1
     with ThreadPoolExecutor(n_threads() if parallel else 1) as pool:
         results = list((pool.map if parallel else map)(test, wanted))
     return {criterion.name: result for criterion, result in zip(wanted, results, strict=True)}
