@@ -259,7 +259,7 @@ def test_many_values_that_repeat_do():
 def told(values, a, left, **others):
     groups = resolve_groups(a, n_rows=len(a))
     limit = {"s": left * groups.entropy}
-    return list(effective._shared_values({"s": values, **others}, limit, groups))
+    return list(effective.find_shared_values({"s": values, **others}, limit, groups))
 
 
 def test_values_that_tell_the_group_at_the_limits_of_what_that_is():

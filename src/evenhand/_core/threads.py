@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Rows a chunk: the unit of summation, so it must not depend on the number of threads.
-CHUNK = 16_384
+CHUNK = 32_768
 # Rows from which it pays to do independent work over all of them side by side.
 PARALLEL_ROWS = 50_000
 _most: ContextVar[int | None] = ContextVar("evenhand_threads", default=None)
@@ -70,8 +70,8 @@ def run_chunks(
             sums = (table[c],) if width else ()
             kernel(starts[c], min(starts[c] + chunk, n), *arguments, *sums, *outputs)
 
-    # A thread is worth two chunks; with fewer, not even the setting is looked up.
-    threads = min(n_threads(), len(starts) // 2) if len(starts) >= 4 else 1
+    # Two threads pay from three chunks on; with fewer, not even the setting is looked up.
+    threads = min(n_threads(), len(starts)) if len(starts) >= 3 else 1
     if threads <= 1:
         work(range(len(starts)))
     else:

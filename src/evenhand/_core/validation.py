@@ -73,6 +73,8 @@ def read_native(values: Any, name: str) -> Any:
     name : str
         The argument's name, for messages.
     """
+    if type(values) is np.ndarray:  # which narwhals takes 15 µs to see
+        return values
     try:
         return nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     except DuplicateError as error:

@@ -28,6 +28,7 @@ from .._core.validation import (
     check_seed,
     frame_columns,
     read_native,
+    warn_user,
 )
 from ..data.bands import Continuous
 from ..data.criteria import complete, measurable
@@ -38,7 +39,11 @@ from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, Columns, rank_all
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied, sample_cells
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
-from ..measures.effective import check_effective_size, warn_shared_values
+from ..measures.effective import (
+    SharedValuesWarning,
+    check_effective_size,
+    find_shared_values,
+)
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.exact_tests import TestResult, exact_fairness_p_values
 from ..measures.losses import Loss
@@ -421,8 +426,9 @@ class _Run:
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
         variables = Columns(complete(criteria, rows.variables), self.memo)
-        entropies, tests, table = self._measure_and_test(rows, variables, estimated)
-        shared = warn_shared_values(variables, entropies.alone, groups) if warn else ()
+        entropies, shared, tests, table = self._measure_and_test(rows, variables, estimated, warn)
+        for sentence in shared:
+            warn_user(sentence, SharedValuesWarning)
         measures = {
             c.name: measure(
                 c, entropies, p_value=tests[c.name].p_value, **self.how, frequency=frequency
@@ -456,8 +462,8 @@ class _Run:
         )
 
     def _measure_and_test(
-        self, rows: Sample, variables: Columns, estimated: Sample | None
-    ) -> tuple[Entropies, dict[str, TestResult], GroupTable]:
+        self, rows: Sample, variables: Columns, estimated: Sample | None, warn: bool
+    ) -> tuple[Entropies, tuple[str, ...], dict[str, TestResult], GroupTable]:
         criteria, large = measurable(variables), rows.n_rows > EXACT_RANK_ROWS
         for name in variables if large else ():
             variables.slots(name)
@@ -467,29 +473,36 @@ class _Run:
             alone = rows.groups.n_groups == 2 and not self.several
             return Columns(variables, {**variables.memo}) if alone else variables
 
-        def estimate() -> Entropies:
+        def estimate() -> tuple[Entropies, tuple[str, ...]]:
             if estimated is None:
-                return estimate_entropies(criteria, derived(), rows.groups, self.estimator)
-            return estimate_entropies(
-                criteria, estimated.variables, estimated.groups, self.estimator, estimated.frequency
+                entropies = estimate_entropies(criteria, derived(), rows.groups, self.estimator)
+            else:
+                entropies = estimate_entropies(
+                    criteria, estimated.variables, estimated.groups, self.estimator,
+                    estimated.frequency,
+                )  # fmt: skip
+            shared = find_shared_values(variables, entropies.alone, rows.groups) if warn else ()
+            return entropies, tuple(shared)
+
+        def test(run: Any = map) -> dict[str, TestResult]:
+            return exact_fairness_p_values(
+                criteria, columns, rows.groups, random_state=self.seed, ranks=ranks, run=run
             )
 
-        def test_and_tabulate() -> Any:
-            columns = derived()
-            ranks = rank_all(columns)
-            tests = exact_fairness_p_values(
-                criteria, columns, rows.groups, random_state=self.seed, ranks=ranks
-            )
+        def tabulate() -> GroupTable:
             cells = ranks["s"].distribution()
-            del columns, ranks
-            return tests, summarize_groups(rows.by_exposure(), self.confidence_level, cells)
+            return summarize_groups(rows.by_exposure(), self.confidence_level, cells)
 
-        if rows.n_rows > PARALLEL_ROWS and n_threads() > 1:
-            # The long loops release the interpreter lock.
-            with ThreadPoolExecutor(1) as pool:
-                other = pool.submit(test_and_tabulate)
-                return estimate(), *other.result()
-        return estimate(), *test_and_tabulate()
+        columns = derived()
+        if rows.n_rows <= PARALLEL_ROWS or n_threads() < 2:
+            found, ranks = estimate(), rank_all(columns)
+            return *found, test(), tabulate()
+        # The long loops release the interpreter lock.
+        with ThreadPoolExecutor(n_threads()) as pool:
+            estimates, ranks = pool.submit(estimate), rank_all(columns)
+            table = pool.submit(tabulate)
+            tests = test(pool.map)
+            return *estimates.result(), tests, table.result()
 
     def audit_cells(self, cells: Cells, name: str = "") -> Audit:
         """An audit without rows: estimates and tests on rows made of cells, exact tables."""

@@ -153,11 +153,11 @@ class Chord:
 
 def solve(hessian: Array, score: Array) -> Array:
     """A direction of descent, whatever rounding makes of the Hessian."""
-    mean = np.trace(hessian) / len(hessian)
-    ridge = 1e-14 * mean
+    ridge = 1e-14 * hessian.trace() / len(hessian)
     for _ in range(7):
         # LAPACK itself: SciPy's wrappers check for longer than six equations take to solve.
-        shifted = hessian + ridge * np.eye(len(hessian))
+        shifted = hessian.copy()
+        shifted.ravel()[:: len(hessian) + 1] += ridge
         _, step, failed = dposv(shifted, score.ravel(), overwrite_a=True)
         if not failed:
             return step.reshape(score.shape)

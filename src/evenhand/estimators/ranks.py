@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .._core.arrays import Array
-from .._core.threads import n_threads
+from .._core.threads import CHUNK, n_threads
 from ..data.groups import Groups
 
 Index = NDArray[np.intp]
@@ -260,38 +260,57 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     """
     z, t, n = given.normal, target.normal, given.n
     block, n_blocks = given.slices(int(min(max(n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS)))
-    block = block.astype(np.intp)  # else each sum does so
-    square, cube = z * z, z * z * z
-    powers = (n, z.sum(), z @ z, z @ square, square @ square, square @ cube, cube @ cube)
-    gram = np.array(powers)[np.add.outer(np.arange(4), np.arange(4))]
-    right = np.array([t.sum(), t @ z, t @ square, t @ cube])
-    del square, cube  # of millions of rows these are what takes the room
+    # A chunk at a time: what stays in the caches costs less than what is touched once.
+    parts = [slice(first, first + CHUNK) for first in range(0, n, CHUNK)]
+    powers, right = np.zeros(7), np.zeros(4)
+    for part in parts:
+        x, square, values = z[part], z[part] ** 2, t[part]
+        cube = square * x
+        second, fourth = x @ x, square @ square
+        powers += np.array(
+            [len(x), x.sum(), second, x @ square, fourth, square @ cube, cube @ cube]
+        )
+        right += np.array([values.sum(), values @ x, values @ square, values @ cube])
+    gram = powers[np.add.outer(np.arange(4), np.arange(4))]
     # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
     beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
-    residual = t - (beta[0] + z * (beta[1] + z * (beta[2] + z * beta[3])))
-    counts = np.bincount(block, minlength=n_blocks)
-    center, mean = sums(block, z, n_blocks) / counts, sums(block, residual, n_blocks) / counts
-    # Entry j of a line runs between the centers of blocks j − 1 and j, flat at the ends.
-    line = block + (z >= center[block])
+    residual, line = np.empty(n), np.empty(n, dtype=np.intp)
+    counts, center, mean, squares = np.zeros((4, n_blocks))
+    for part in parts:
+        x, own = z[part], block[part].astype(np.intp)
+        residual[part] = t[part] - (beta[0] + x * (beta[1] + x * (beta[2] + x * beta[3])))
+        counts += np.bincount(own, minlength=n_blocks)
+        center += sums(own, x, n_blocks)
+        mean += sums(own, residual[part], n_blocks)
+    center, mean = center / counts, mean / counts
     level, slope = _lines(center, mean)
-    residual -= level[line] + slope[line] * z
-    squares = sums(block, residual * residual, n_blocks)
+    for part in parts:
+        # Entry j of a line runs between the centers of blocks j − 1 and j, flat at the ends.
+        x, own, left = z[part], block[part].astype(np.intp), residual[part]
+        line[part] = own + (x >= center[own])
+        left -= level[line[part]] + slope[line[part]] * x
+        squares += sums(own, left * left, n_blocks)
     overall = np.sqrt(squares.sum() / n)
     if overall < 1e-6:
         return None
     # A block with a single value of t has no spread of its own.
     level, slope = _lines(center, 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall))
-    residual *= level[line] + slope[line] * z
     # Read off a histogram.
-    residual += _RANGE
-    residual *= _BINS / (2.0 * _RANGE)
-    place = np.clip(residual, 0.0, _BINS - 1e-6, out=residual)
-    own = place.astype(np.int32)
-    share = np.bincount(own, minlength=_BINS) / n
-    place -= own
-    place *= share[own]
-    place += (np.cumsum(share) - share)[own]
-    return place
+    share = np.zeros(_BINS)
+    for part in parts:
+        place = residual[part]
+        place *= level[line[part]] + slope[line[part]] * z[part]
+        place += _RANGE
+        place *= _BINS / (2.0 * _RANGE)
+        np.clip(place, 0.0, _BINS - 1e-6, out=place)
+        share += np.bincount(place.astype(np.intp), minlength=_BINS) / n
+    below = np.cumsum(share) - share
+    for part in parts:
+        place, bin_ = residual[part], residual[part].astype(np.intp)
+        place -= bin_
+        place *= share[bin_]
+        place += below[bin_]
+    return residual
 
 
 def _lines(x: Array, y: Array) -> tuple[Array, Array]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,6 +103,7 @@ def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tu
     return mean, 1.0 / spread
 
 
+@cache
 def get_kernels() -> ModuleType:
     """The compiled passes, loaded on first use: Numba takes long to import."""
     from . import passes

@@ -161,17 +161,19 @@ def _place(s, y, i, center):
     return (s[i] - center[0]) * center[1], standardized(y, i, center[2], center[3])
 
 
+@jit
 def moments_chunk(start, stop, values, weight, shift, out):
-    """Σω, Σωx and Σωx² of x = value − shift; in NumPy, which need not be compiled.
-
-    Not by `@`: threads of BLAS would wait in loops beside those of the chunks.
-    """
-    x = values[start:stop] - shift
-    if weight is None:
-        out += len(x), x.sum(), np.einsum("i,i", x, x)
-    else:
-        w = weight[start:stop]
-        out += w.sum(), np.einsum("i,i", w, x), np.einsum("i,i,i", w, x, x)
+    """Σω, Σωx and Σωx² of x = value − shift."""
+    for block in range(start, stop, STRETCH):
+        end = min(block + STRETCH, stop)
+        xb, wb = values[block:end], part(weight, block, end)
+        size, first, second = 0.0, 0.0, 0.0
+        for i in range(end - block):
+            w, x = weight_of(wb, i), xb[i] - shift
+            size, first, second = plus(size, w), plus(first, w * x), plus(second, w * x * x)
+        out[0] += size
+        out[1] += first
+        out[2] += second
 
 
 @jit
@@ -182,17 +184,17 @@ def gram_chunk(start, stop, rows, groups, likes, out):
         end = min(block + STRETCH, stop)
         s, y, weight = _cut(rows, block, end)
         sums = moments
-        for i in range(end - block):
-            u, v = _place(s, y, i, rows.center)
-            sums = accumulate(sums, weight_of(weight, i), monomials(u, v, moments))
-        add_into(sums, out, 0)
         for k in range(1, groups):
             cross, own = terms, in_group(rows.labels, k, block, end)
             for i in range(end - block):
                 u, v = _place(s, y, i, rows.center)
-                w = if_member(own, k, i, weight_of(weight, i))
-                cross = accumulate(cross, w, monomials(u, v, terms))
+                w = weight_of(weight, i)
+                m = monomials(u, v, moments)
+                if k == 1:
+                    sums = accumulate(sums, w, m)
+                cross = accumulate(cross, if_member(own, k, i, w), m)
             add_into(cross, out, len(moments) + (k - 1) * len(terms))
+        add_into(sums, out, 0)
 
 
 @jit
@@ -258,15 +260,13 @@ def backprop_chunk(start, stop, rows, by_label, common, scale, likes, gradient):
         end = min(block + STRETCH, stop)
         s, y, weight = _cut(rows, block, end)
         gb = gradient[block:end]
-        for i in range(end - block):
-            u, v = _place(s, y, i, rows.center)
-            g[i] = polynomial(cc, monomials(u, v, upper))
         for k in range(1, len(by_label)):
             cl = unpack(by_label[k], lower)
             column = in_group(rows.labels, k, block, end)
             for i in range(end - block):
                 u, v = _place(s, y, i, rows.center)
-                g[i] += if_member(column, k, i, polynomial(cl, monomials(u, v, lower)))
+                before = polynomial(cc, monomials(u, v, upper)) if k == 1 else g[i]
+                g[i] = before + if_member(column, k, i, polynomial(cl, monomials(u, v, lower)))
         for i in range(end - block):
             gb[i] = scale * (gb[i] + weight_of(weight, i) * g[i])
 

@@ -134,8 +134,13 @@ def _subtract_slopes(z, cell, center, slope, out):
 
 def cell_lines(z, t, cell, n_cells):
     """Rows, Σz, Σt, Σz² and Σt² by cell, (5, C)."""
-    columns, cell = (None, z, t, z * z, t * t), cell.astype(np.intp)
-    return np.stack([np.bincount(cell, column, n_cells) for column in columns])
+    out = np.zeros((5, n_cells))
+    for start in range(0, len(z), 4 * _BATCH):
+        part = slice(start, start + 4 * _BATCH)
+        x, y, own = z[part], t[part], cell[part].astype(np.intp)
+        columns = (None, x, y, x * x, y * y)
+        out += [np.bincount(own, column, n_cells) for column in columns]
+    return out
 
 
 def scan_levels(cell, bins, members, moments, block, depth, height, most, least):

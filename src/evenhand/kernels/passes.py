@@ -28,10 +28,7 @@ def moments(values, weight):
     shift = float(values[0]) if len(values) else 0.0
 
     def sums():
-        # Chunks long enough that calls of NumPy are not what takes time.
-        return run_chunks(
-            chunks.moments_chunk, len(values), 3, (values, weight, shift), chunk=4 * CHUNK
-        )
+        return run_chunks(chunks.moments_chunk, len(values), 3, (values, weight, shift))
 
     out = sums()
     if not out[0]:  # a shard without rows, or without weight

@@ -94,9 +94,9 @@ class SharedValuesWarning(GroupWarning):
     """Rows that share a value are all of one group, as the rows of one person or place are."""
 
 
-def warn_shared_values(
+def find_shared_values(
     variables: Mapping[str, Array], left: Mapping[str, float], groups: Groups
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """Say where rows that share a value are all of one group, so that they may be one unit's.
 
     Such values often stand for clusters: 923 ZIP codes with a risk each, in 31,382 quotes, or one
@@ -110,15 +110,6 @@ def warn_shared_values(
         H(A | variable) in nats, by name.
     groups : Groups
     """
-    said = tuple(_shared_values(variables, left, groups))
-    for sentence in said:
-        warn_user(sentence, SharedValuesWarning)
-    return said
-
-
-def _shared_values(
-    variables: Mapping[str, Array], left: Mapping[str, float], groups: Groups
-) -> Iterator[str]:
     if groups.codes is None or groups.cluster is not None or groups.measured is not None:
         return
     for name, values in variables.items():

@@ -9,8 +9,7 @@ resolutions sees the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +20,6 @@ from scipy.special import eval_legendre
 from scipy.stats import chi2
 
 from .._core.arrays import Array, Mask, Rows
-from .._core.threads import PARALLEL_ROWS, n_threads
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
 from ..data.weights import refuse_few_weighted, renumber
@@ -138,6 +136,7 @@ LEAST_WEIGHT = 1e-12
 def exact_fairness_p_values(
     criteria: Iterable[str | Criterion], variables: Mapping[str, Array], groups: Groups, *,
     random_state: int | np.random.Generator | None = None, ranks: Mapping[str, Ranks] | None = None,
+    run: Callable[..., Iterable[TestResult]] = map,
 ) -> dict[str, TestResult]:  # fmt: skip
     """Q = Uᵀ V⁺ U ~ χ², with U = Σ_c Σ_{i∈c} w_i (a_i − ā_c) ⊗ (f(s_i, y_i) − f̄_c).
 
@@ -170,6 +169,8 @@ def exact_fairness_p_values(
 
     ranks : mapping, optional
         Those of the variables, where they are known already.
+    run : function, default map
+        The `map` of a pool tests several criteria at once: kernels release the interpreter lock.
 
     Returns
     -------
@@ -222,10 +223,7 @@ def exact_fairness_p_values(
     def test(criterion: Criterion) -> TestResult:
         return _test(criterion, data, streams[criterion.name])
 
-    # The kernels release the interpreter lock.
-    parallel = groups.n_known > PARALLEL_ROWS and len(wanted) > 1
-    with ThreadPoolExecutor(n_threads() if parallel else 1) as pool:
-        results = list((pool.map if parallel else map)(test, wanted))
+    results = run(test, wanted)
     return {criterion.name: result for criterion, result in zip(wanted, results, strict=True)}
 
 

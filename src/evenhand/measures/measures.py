@@ -12,7 +12,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 
 from .._core.arrays import Rows, Vector
 from .._core.frames import tabulate
-from .._core.validation import InputError
+from .._core.validation import InputError, warn_user
 from .._core.views import Shown
 from ..data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, Criterion, get_criterion
 from ..data.groups import Groups
@@ -20,7 +20,12 @@ from ..data.sample import Sample, too_many
 from ..data.weights import cluster_sums, degrees_of_freedom
 from .cell_rows import expand_cells, refuse_beside_cells
 from .cells import Cells
-from .effective import check_effective_size, unit_masses, warn_shared_values
+from .effective import (
+    SharedValuesWarning,
+    check_effective_size,
+    find_shared_values,
+    unit_masses,
+)
 from .entropies import Entropies, estimate_entropies, get_estimator, people_effective
 
 # ------------------------------------------------------------------------------------------------
@@ -556,7 +561,8 @@ def _measure(
     )
     if sample.frequency is None:
         rows = sample.known()
-        warn_shared_values(rows.variables, entropies.alone, rows.groups)
+        for sentence in find_shared_values(rows.variables, entropies.alone, rows.groups):
+            warn_user(sentence, SharedValuesWarning)
     return entropies.normalized(criterion) if normalize else entropies.nats(criterion)
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor
+from scipy.linalg.lapack import dpotrs
 
 from .._core.arrays import Matrix, Vector
 from .design import FeatureMatrix
@@ -43,7 +44,7 @@ class Memory:
     Attributes
     ----------
     pairs : deque of (Δv, Δ∇f, their product)
-    factor : Cholesky factor or None
+    factor : upper Cholesky factor or None
         Of the Hessian that they improve on; None for the bowl's own, 2I.
     """
 
@@ -79,7 +80,7 @@ class Memory:
             a = float(step @ q) / curvature
             coefficients.append(a)
             q = q - a * change
-        q = 0.5 * q if self.factor is None else cho_solve(self.factor, q)
+        q = 0.5 * q if self.factor is None else dpotrs(self.factor, q)[0]
         for (step, change, curvature), a in zip(self.pairs, reversed(coefficients), strict=True):
             b = float(change @ q) / curvature
             q = q + (a - b) * step
@@ -338,7 +339,7 @@ class PathSolver:
         if start is not None and fairness_weight > LEAP and len(start) > few:
             hessian = self._hessian(start, fairness_weight)
             if hessian is not None:
-                return Memory(factor=cho_factor(hessian))
+                return Memory(factor=cho_factor(hessian)[0])
         if not self.memories:
             return Memory()
         nearest = min(self.memories, key=lambda w: abs(np.log(w / fairness_weight)))
