@@ -670,11 +670,13 @@ CASES = [
     Case("discrete targets", "59 levels, fair", "size", 6_000, levels_of_target(59, 0.0)),
     Case("discrete targets", "5 levels", "interval", 1_000, levels_of_target(5, 0.5)),
     Case("discrete targets", "200 levels", "interval", 3_000, levels_of_target(200, 0.5)),
-    Case("continuous", "surcharge for young and old", "interval", 10_000, young_and_old(False), 60),
-    Case("continuous", "the same in whole years", "interval", 10_000, young_and_old(True), 60),
+    Case(
+        "continuous", "surcharge for young and old", "interval", 10_000, young_and_old(False), 200
+    ),
+    Case("continuous", "the same in whole years", "interval", 10_000, young_and_old(True), 200),
     Case("continuous", "five bands of age", "interval", 1_000, bands_of_age, 200),
     Case("continuous", "surcharge given the target", "interval", 4_000, young_given_target, 100),
-    Case("continuous", "fair given steps of the target", "size", 2_000, steps_of_target, 60),
+    Case("continuous", "fair given steps of the target", "size", 2_000, steps_of_target, 200),
     Case("continuous", "15 clusters", "interval", 600, few_clusters),
     Case("inferred groups", "score by group", "verdict", 4_000, inferred(False)),
     Case("inferred groups", "score by guess", "verdict", 4_000, inferred(True)),
