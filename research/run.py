@@ -27,6 +27,7 @@ from evidence import (
     find_stale,
     fingerprint,
     make_stamp,
+    read_facts,
     read_table,
     write_table,
 )
@@ -86,9 +87,22 @@ def run_study(study: Study, chosen: argparse.Namespace) -> Path:
         kept = [r for r in read_table(study.name, results, stamped=True)
                 if r[study.part] not in setting.only]  # fmt: skip
         rows = kept + rows
+    seconds = time.perf_counter() - began
+    if setting.only:  # how long all of it took stays
+        setting.facts["minutes"] = read_minutes(study.name, results)
+    else:
+        setting.facts["minutes"] = round(seconds / 60.0, 1)
     path = write_table(results / f"{study.name}.csv", rows, stamp, setting.facts)
-    print(f"{path}: {len(rows)} rows, {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"{path}: {len(rows)} rows, {seconds:.0f} s", flush=True)
     return path
+
+
+def read_minutes(name: str, results: Path = RESULTS) -> float | None:
+    """Return how long the last full run of a study took by the clock; None where nobody noted."""
+    try:
+        return read_facts(name, results).get("minutes")
+    except OSError:
+        return None
 
 
 def run_each(names: Sequence[str], chosen: argparse.Namespace) -> list[str]:
@@ -109,7 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = read_arguments(arguments)
     if chosen.list:
         for study in STUDIES.values():
-            print(f"{study.name:24} {study.page:34} {study.what}")
+            minutes = read_minutes(study.name)
+            took = "?" if minutes is None else f"{minutes:.0f}"
+            print(f"{study.name:24} {took:>4} min  {study.page:34} {study.what}")
     if chosen.stale:
         lines = [
             f"{study.name}: {stale}"
