@@ -231,10 +231,9 @@ def check_normal(
     mean = np.asarray(means, dtype=np.float64)
     cov = np.asarray(covariances, dtype=np.float64)
     k = len(shares)
-    if mean.shape != (k, 2):
-        raise ValueError(f"`means` must have shape ({k}, 2), got {mean.shape}.")
-    if cov.shape != (k, 2, 2):
-        raise ValueError(f"`covariances` must have shape ({k}, 2, 2), got {cov.shape}.")
+    for name, array, shape in (("means", mean, (k, 2)), ("covariances", cov, (k, 2, 2))):
+        if array.shape != shape:
+            raise ValueError(f"`{name}` must have shape {shape}, got {array.shape}.")
     symmetric = np.allclose(cov[:, 0, 1], cov[:, 1, 0])
     if not (symmetric and (cov[:, 0, 0] > 0).all() and (residual_variance(cov) > 0).all()):
         raise ValueError("`covariances` must be symmetric and positive definite in each group.")

@@ -317,9 +317,8 @@ class _Graph:
                     rest = np.insert(rest, len(column.levels), 1.0)
                 parts.append(hit @ turn[:, 1:] + rest[1:])
             elif column.kind == "number":
-                index = np.array([place])
                 value = (
-                    self.read(column.name) if X is None else self.add("Gather", X, index, axis=1)
+                    self.read(column.name) if X is None else self.add("Gather", X, [place], axis=1)
                 )
                 absent = self.add("IsNaN", value)
                 value = self.add("Where", absent, column.fill, value) if column.missing else value

@@ -77,8 +77,7 @@ def run_chunks(
     else:
         pool = _pool(threads, os.getpid())
         bounds = np.linspace(0, len(starts), threads + 1).astype(int)
-        jobs = [pool.submit(work, range(a, b)) for a, b in pairwise(bounds)]
-        for job in jobs:
+        for job in [pool.submit(work, range(a, b)) for a, b in pairwise(bounds)]:
             job.result()
     return table.sum(axis=0)
 

@@ -123,8 +123,7 @@ def is_number(value: Any, least: float = -np.inf) -> bool:
 def as_number(value: Any) -> float:
     """A number as a float; NaN for anything else, and for integers beyond all floats."""
     try:
-        good = isinstance(value, Real) and not isinstance(value, bool)
-        return float(value) if good else math.nan
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     except OverflowError:
         return math.nan
 

@@ -14,13 +14,8 @@ VIEWS = {
     "result_page": "after_views",
     "audit_page": "audit_views",
     "path_page": "path_views",
-    "plot_audit": "plots",
-    "plot_drivers": "plots",
-    "plot_monitor": "plots",
-    "plot_path": "plots",
-    "show_markdown": "view",
-    "show_notebook": "view",
-    "show_text": "view",
+    **dict.fromkeys(("plot_audit", "plot_drivers", "plot_monitor", "plot_path"), "plots"),
+    **dict.fromkeys(("show_markdown", "show_notebook", "show_text"), "view"),
 }
 
 

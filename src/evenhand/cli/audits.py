@@ -355,11 +355,10 @@ def tolerance(
     from ..auditing.tolerance import Tolerance, distinct_entries, range_text
 
     if wanted.clause:
-        clauses = distinct_entries(map(_clause, wanted.clause))
         made = Tolerance(
             level=wanted.level, reference=wanted.reference, favorable=wanted.favorable,
             at=[as_number(text, text) for text in wanted.at or ["median"]],
-            smallest=wanted.smallest, **clauses,
+            smallest=wanted.smallest, **distinct_entries(map(_clause, wanted.clause)),
         )  # fmt: skip
         made.to_file(file, force=writing.force)
     else:

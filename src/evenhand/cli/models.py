@@ -256,8 +256,7 @@ def write_path(
     from ..report.path_views import path_page
 
     notes = [c.describe() for c in rows.features]
-    facts = {**rows.source_facts(), **more}
-    page = path_page(path, source=facts, notes=notes, **asked)
+    page = path_page(path, source={**rows.source_facts(), **more}, notes=notes, **asked)
     if chosen is None:
         # A model of an earlier run must not stand beside the report of this one.
         outputs["model.json"].unlink(missing_ok=True)
@@ -395,31 +394,20 @@ def predict(
 
     For example: evenhand predict fair/model.json new.csv --out scored.csv
     """
-    scored.check_free(scored.out)
-    count, unseen = score_file(model, file, scored)
-    for name, count_ in unseen.items():
-        note(
-            f"{count_:,} rows have a value of {name!r} that was not there in training; they are "
-            "scored like its most frequent one."
-        )
-    say(f"{count:,} rows scored: {scored.out}")
-
-
-def score_file(model_path: Path, file: Path, scored: Scored) -> tuple[int, dict[str, int]]:
-    """Copy a table with a column of scores added."""
     import pyarrow as pa
 
-    model = load_table_model(model_path)
+    scored.check_free(scored.out)
+    fitted = load_table_model(model)
     source, column = open_table(file, scored.separator), scored.column
     if column in source.names:
         raise TableError(
             f"{str(file)!r} has a column {column!r} already. Hint: name the scores with --column."
         )
-    for name in model.needs:
+    for name in fitted.needs:
         source.resolve(name, "The model")
-    typed = read_table(source, model.needs, text=model.text)
+    typed = read_table(source, fitted.needs, text=fitted.text)
     with np.errstate(all="ignore"):
-        scores, unseen = model.score_table(typed)
+        scores, unseen = fitted.score_table(typed)
     if not np.isfinite(scores).all():
         row = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise TableError(
@@ -435,7 +423,12 @@ def score_file(model_path: Path, file: Path, scored: Scored) -> tuple[int, dict[
     table = read_table(source, source.names, as_text=is_text(scored.out))
     table = table.append_column(column, pa.array(scores))
     _save(table, scored.out, scored.force, source)
-    return len(scores), unseen
+    for name, count in unseen.items():
+        note(
+            f"{count:,} rows have a value of {name!r} that was not there in training; they are "
+            "scored like its most frequent one."
+        )
+    say(f"{len(scores):,} rows scored: {scored.out}")
 
 
 def _save(table: pa.Table, path: Path, force: bool, like: Source | None = None) -> None:

@@ -310,11 +310,10 @@ def load_training(file: Path, columns: Columns) -> TableRows:
     table = read_table(source, wanted, text=text, missing=columns.missing)
     rows = _without_gaps(TableRows(source, columns, table))
     (table,) = repeat_rows(rows.numbers.get("frequency"), table=rows.table)
-    why = dict.fromkeys(columns.drop, "--drop says so")
+    why = dict.fromkeys([*columns.sensitive, *cluster, *columns.drop], "--drop says so")
     why |= dict.fromkeys(cluster, "--cluster names it")
     why |= dict.fromkeys(columns.sensitive, "it is sensitive")
-    taken = dict.fromkeys([*columns.sensitive, *cluster, *columns.drop])
-    left_out = [Column(n, "left out", reason=why[n]) for n in taken if n not in others]
+    left_out = [Column(n, "left out", reason=r) for n, r in why.items() if n not in others]
     rows = replace(rows, table=table, features=[*fit_columns(table, features), *left_out])
     if not rows.X.shape[1]:
         raise TableError(

@@ -196,10 +196,6 @@ def _in_words(debug: bool, options: Container[str]) -> Iterator[None]:
                 note(text)
 
 
-def _first(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
-
-
 # Arguments of the library as the command line names them.
 _NAMES = {
     "y_true": "The target", "y": "The target", "y_pred": "The prediction", "table": "The table",
@@ -218,8 +214,9 @@ def _worded(error: BaseException, options: Container[str]) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return "Interrupted; nothing half-written is left.", INTERRUPTED
     if isinstance(error, MemoryError):
+        words = next(iter(str(error).splitlines()), "") or type(error).__name__
         return (
-            f"There is not enough memory for this ({_first(error)}). Hint: count the rows where "
+            f"There is not enough memory for this ({words}). Hint: count the rows where "
             "they are, with --engine duckdb, which needs memory for cells and not for rows."
         ), BAD_INPUT
     if not isinstance(error, ValueError | OSError | ModuleNotFoundError):

@@ -148,7 +148,8 @@ def run_dask(
     model: Any, data: Any, client: Any, given: dict[str, Any], features: Any, timeout: float
 ) -> tuple[Outcome, int, Columns]:
     """Fit on every worker that holds rows; see :func:`evenhand.distributed.fit`."""
-    from distributed import Client
+    from distributed import Client, wait
+    from distributed.comm import get_address_host
 
     if not isinstance(client, Client):
         raise TypeError(
@@ -161,24 +162,15 @@ def run_dask(
             "dask.dataframe.from_dask_array(array, columns=[...])."
         )
     columns, dtype = find_columns(data, features, given)
-    parts = data[columns.names].to_delayed()
-    return (*_run(client, model, columns, dtype, list(parts), timeout), columns)
-
-
-def _run(
-    client: Any, model: Any, columns: Columns, dtype: Any, parts: list[Any], timeout: float
-) -> tuple[Outcome, int]:
-    from distributed import wait
-    from distributed.comm import get_address_host
-
-    futures = client.compute(parts)
+    futures = client.compute(list(data[columns.names].to_delayed()))
     wait(futures)
     for future in futures:
         if future.status != "finished":
             future.result()  # which raises what happened to it
     places = _places(client, futures)
     job = f"evenhand-{uuid4().hex}"
-    host = get_address_host(client.scheduler.address)
+    scheduler: Any = client.scheduler
+    host = get_address_host(scheduler.address)
     arguments = client.run_on_scheduler(_open_tracker, job, len(places), host, timeout)
     tasks = []
     try:
@@ -190,7 +182,8 @@ def _run(
                 )
             )  # fmt: skip
         with progress(None, f"fitting on {len(places)} workers") as advance:
-            return first_outcome(_watch(client, tasks, list(places), advance)), len(places)
+            first = first_outcome(_watch(client, tasks, list(places), advance))
+            return first, len(places), columns
     finally:
         client.cancel(tasks, force=True)
         client.run_on_scheduler(_close_tracker, job)
@@ -271,9 +264,7 @@ async def _open_tracker(
     job: str, n_workers: int, host: str, timeout: float, dask_scheduler: Any = None
 ) -> dict[str, Any]:
     tracker = await asyncio.to_thread(Tracker, n_workers, host, timeout)
-    if not hasattr(dask_scheduler, "_evenhand_trackers"):
-        dask_scheduler._evenhand_trackers = {}
-    dask_scheduler._evenhand_trackers[job] = tracker
+    vars(dask_scheduler).setdefault("_evenhand_trackers", {})[job] = tracker
     return tracker.arguments
 
 
@@ -308,8 +299,7 @@ def run_spark(
     if size > slots:
         size = slots
         rows = rows.repartition(size)
-    host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
-    tracker = Tracker(size, host, timeout)
+    tracker = Tracker(size, str(context.getConf().get("spark.driver.host", "127.0.0.1")), timeout)
     arguments = tracker.arguments
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:

@@ -58,25 +58,20 @@ class Ring:
         except XGBoostError as error:
             raise WorkerLostError(lost("before all of them had met")) from error
         self.rank, self.size = collective.get_rank(), collective.get_world_size()
-        self.rounds = 0
+        self._collective, self._failure, self.rounds = collective, XGBoostError, 0
 
     def sum(self, values: Vector) -> Vector:
-        from xgboost import collective
-        from xgboost.core import XGBoostError
-
+        collective = self._collective
         self.rounds += 1
         try:
             return collective.allreduce(np.ascontiguousarray(values), collective.Op.SUM)
-        except XGBoostError as error:
+        except self._failure as error:
             raise WorkerLostError(lost(f"in exchange {self.rounds}")) from error
 
     def close(self) -> None:
         """Take leave of the others; those who are left after a loss cannot."""
-        from xgboost import collective
-        from xgboost.core import XGBoostError
-
-        with suppress(XGBoostError):
-            collective.finalize()
+        with suppress(self._failure):
+            self._collective.finalize()
 
 
 def lost(when: str) -> str:
@@ -111,11 +106,10 @@ class Tracker:
     def __init__(self, n_workers: int, host: str, timeout: float) -> None:
         limit = max(1, round(timeout))
         # NumPy's threads are of no use to it.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _TRACKER, str(n_workers), host, str(max(limit, MEETING))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
         assert self._process.stdout is not None
         assert self._process.stderr is not None

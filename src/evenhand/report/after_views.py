@@ -41,11 +41,14 @@ def drivers_view(result: Drivers) -> View:
         parts = [_starred(part) for part in (d.gaps[result.widest], *d.criteria.values())]
         rows.append([Name(d.feature), number(d.stands_in.value, 2), *parts])
     more = len(result) - len(shown)
+    pair = f"{group_name(result.widest)} minus that of {group_name(result.reference)}"
+    whole = {f"Mean score of {pair}": result.gaps[result.widest]}
+    whole |= {name.capitalize(): part for name, part in result.criteria.items()}
     return View(
         "Which features carry the gap",
         f"Drivers of the score by {short_names([result.sensitive_name], 24)[0]}: {len(result)} "
         "features.",
-        *_whole_words(result),
+        *(f"{name}: {with_interval(p.value, p.interval)}." for name, p in whole.items()),
         "A part is what goes away when one feature's path is closed (everybody gets the same "
         "values of the feature).",
         Figure(lambda: next(iter(drivers_charts(result, MOST_FEATURES).values())).svg(),
@@ -55,7 +58,10 @@ def drivers_view(result: Drivers) -> View:
             "the interval excludes 0", result._columns(), "drivers.csv",
         ),
         *([Note(f"{more} more features have smaller parts.")] if more else []),
-        *map(Note, _driver_notes(result)),
+        Note(f"The parts add up to all but {number(result.remainder, 3)} of the gap: what several "
+             "features do together is counted for each of them or for none. Parts of a criterion "
+             "do not add up."),
+        *map(Note, result.notes),
     )  # fmt: skip
 
 
@@ -77,27 +83,9 @@ def drivers_charts(result: Drivers, n: int) -> dict[str, Chart]:
     }  # fmt: skip
 
 
-def _whole_words(result: Drivers) -> list[str]:
-    """The gap and the criteria that parts are of."""
-    pair = f"{group_name(result.widest)} minus that of {group_name(result.reference)}"
-    whole = {f"Mean score of {pair}": result.gaps[result.widest]}
-    whole |= {name.capitalize(): part for name, part in result.criteria.items()}
-    return [f"{name}: {with_interval(p.value, p.interval)}." for name, p in whole.items()]
-
-
 def _starred(part: Part) -> str:
     star = "*" if part.interval[0] > 0 or part.interval[1] < 0 else ""
     return with_interval(part.value, part.interval, star)
-
-
-def _driver_notes(result: Drivers) -> list[str]:
-    """Why parts need not add up, copies, and what else there is to say."""
-    return [
-        f"The parts add up to all but {number(result.remainder, 3)} of the gap: what several "
-        "features do together is counted for each of them or for none. Parts of a criterion do not "
-        "add up.",
-        *result.notes,
-    ]
 
 
 # ------------------------------------------------------------------------------------------------

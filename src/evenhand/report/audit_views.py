@@ -196,8 +196,7 @@ def part_tables(audit: Audit) -> list[Any]:
     for j, name in enumerate(audit.measures):
         parts = audit.parts(name)
         for part, m in parts.items():
-            row = cells.setdefault(part, [""] * len(audit.measures))
-            row[j] = plus_minus(m)
+            cells.setdefault(part, [""] * len(audit.measures))[j] = plus_minus(m)
         columns["part"] += list(parts)
         for key, values in measure_columns(tuple(parts.values())).items():
             columns.setdefault(key, []).extend(values)
@@ -260,8 +259,7 @@ def comparison_table(audits: AuditSet) -> Table:
         [Name(name), number(audit.r2), *map(measured, audit.measures.values())]
         for name, audit in audits.items()
     ]
-    columns: dict[str, list[Any]] = {audits.kind: list(audits)}
-    columns["r2"] = [audit.r2 for audit in audits.values()]
+    columns: dict[str, list[Any]] = {audits.kind: list(audits), **tabulate(audits.values(), "r2")}
     for name in first.measures:
         table = measure_columns([audit.measures[name] for audit in audits.values()])
         columns |= {f"{name}_{key}": table[key] for key in ("value", "low", "high")}
@@ -275,8 +273,7 @@ def difference_parts(audits: AuditSet) -> list[Any]:
     differences = audits.differences()
     first, *others = audits
     if not differences:
-        untested = audits.kind == "model" and others
-        return [Note(UNTESTED)] if untested else []
+        return [Note(UNTESTED)] if audits.kind == "model" and others else []
     cells: dict[str, Callable[[Difference], str]] = {
         "model": lambda d: Name(d.name),
         "criterion": lambda d: d.criterion,
@@ -340,13 +337,12 @@ def cards(audit: Audit) -> Html:
 def _card(measure: Measure, audit: Audit) -> Html:
     level = grade_criterion(audit, measure.criterion)
     value, ends = measured(measure).split(" (")
-    words = f" ({percent(audit.confidence_level)} interval {ends}"
     return element(
         "article",
         element("h3", get_criterion(measure.criterion).title),
         element("p", measure.question, class_="soft"),
         element("p", GRADES[level], class_=f"badge {level}"),
-        element("p", element("b", value), words),
+        element("p", element("b", value), f" ({percent(audit.confidence_level)} interval {ends}"),
         element("p", judge_criterion(audit, measure.criterion)),
         class_="card",
     )

@@ -117,15 +117,13 @@ class Chart:
 
     def px(self, value: Any) -> Any:
         """Return pixels from the left."""
-        inner = self.width - self.left - RIGHT
         share = (np.asarray(value, dtype=float) - self.x[0]) / (self.x[1] - self.x[0])
-        return self.left + share * inner
+        return self.left + share * (self.width - self.left - RIGHT)
 
     def py(self, value: Any) -> Any:
         """Return pixels from the top."""
-        inner = self.height - TOP - BOTTOM
         share = (self.y[1] - np.asarray(value, dtype=float)) / (self.y[1] - self.y[0])
-        return TOP + share * inner
+        return TOP + share * (self.height - TOP - BOTTOM)
 
     def svg(self, *more: Html, role: str = "img") -> Html:
         """Return the chart as markup that scales with its column, with `more` markup on top."""
@@ -155,8 +153,7 @@ class Chart:
 
     def _dots(self, m: Mark) -> Html | None:
         # One path of zero-length strokes with round ends is far smaller than a circle per point.
-        pairs = zip(self.px(m.x), self.py(m.y), strict=True)
-        d = "".join(f"M{a:.0f} {b:.0f}h0" for a, b in pairs)
+        d = "".join(f"M{a:.0f} {b:.0f}h0" for a, b in zip(self.px(m.x), self.py(m.y), strict=True))
         look = f"{m.look} g{m.group}"
         return element("path", d=d, class_=look, stroke_width=number(2 * m.size)) if d else None
 
@@ -166,11 +163,10 @@ class Chart:
         return element("path", d=d, class_=f"bar g{m.group}")
 
     def _blocks(self, m: Mark) -> Html:
-        ends = zip(self.px(m.x), self.px(m.high), self.py(m.y), strict=True)
         return join([
             element("rect", x=f"{min(a, b):.1f}", y=f"{y - m.size:.1f}", width=f"{abs(b - a):.1f}",
                     height=2 * m.size, class_=m.look)
-            for a, b, y in ends
+            for a, b, y in zip(self.px(m.x), self.px(m.high), self.py(m.y), strict=True)
         ])  # fmt: skip
 
     def _axes(self) -> list[Html]:
@@ -200,10 +196,9 @@ class Chart:
                 "text", self.y_label, x=12, y=center, class_="name middle side", transform=turn
             )
             words.append(side)
-        axis = f"M{self.left} {TOP}V{bottom}H{right}"
         return [
             element("path", d=grid, class_="grid"),
-            element("path", d=axis, class_="axis"),
+            element("path", d=f"M{self.left} {TOP}V{bottom}H{right}", class_="axis"),
             *words,
         ]
 

@@ -76,14 +76,10 @@ def gap_sentence(gap: AdjustedGap) -> str:
     group, reference = group_name(gap.group), group_name(gap.reference)
     if not gap.is_estimated:
         return f"Scores of {group} are not compared with those of {reference}: {gap.note}."
-    sign, unit = "%", " points"
-    raw, explained, left, alike = (
-        gap.raw_percent, gap.explained_percent, gap.adjusted_percent, gap.ratio_percent,
-    )  # fmt: skip
-    if alike.value != alike.value:
-        raw, explained, left, alike, sign, unit = (
-            gap.raw, gap.explained, gap.adjusted, gap.adjusted, "", "",
-        )  # fmt: skip
+    in_percent = gap.ratio_percent.value == gap.ratio_percent.value
+    sign, unit, of = ("%", " points", "_percent") if in_percent else ("", "", "")
+    raw, explained, left = (getattr(gap, f"{n}{of}") for n in ("raw", "explained", "adjusted"))
+    alike = gap.ratio_percent if in_percent else left
     sizes = (abs(part.value) for part in (alike, raw, explained, left))
     same, overall, with_controls, without = to_margin(alike.interval, *sizes)
     words = (
@@ -305,8 +301,7 @@ def _band_table(result: Pricing) -> Table:
         [Name(group), *(_ratio(columns, k * n_bands + b) for b in range(n_bands))]
         for k, group in enumerate(result._groups["group"])
     ]
-    caption = "Actual over expected by band of the score"
-    return Table(heads, rows, caption, columns, "bands.csv")
+    return Table(heads, rows, "Actual over expected by band of the score", columns, "bands.csv")
 
 
 def _pricing_note(result: Pricing) -> str:

@@ -169,9 +169,8 @@ def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
     """Return data and software: enough to do it again."""
     known = f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a {unknown_words(audit)}"
     count = [] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]
-    weighted = audit._rows.rows.groups.weight is not None
-    if audit.pricing is not None and audit.pricing.has_exposure:
-        weighted = False
+    has_exposure = audit.pricing is not None and audit.pricing.has_exposure
+    weighted = audit._rows.rows.groups.weight is not None and not has_exposure
     weights = audit.counted or ("given" if weighted else "none")
     table = [
         *((str(name), escape(value)) for name, value in {"Weights": weights, **more}.items()),

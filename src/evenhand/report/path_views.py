@@ -90,8 +90,7 @@ def points_table(path: FairnessPath) -> list[Any]:
     used = {row[0][0] for row in rows}
     legend = [f"{mark} {text}" for mark, text in MARKS.items() if mark in used]
     legend.append(f"weight: of fairness against {path.accuracy.symbol}")
-    note = Note(f"{'; '.join(legend)}.")
-    return [Table(heads, rows, caption, path._columns(), "path.csv"), note]
+    return [Table(heads, rows, caption, path._columns(), "path.csv"), Note(f"{'; '.join(legend)}.")]
 
 
 # ------------------------------------------------------------------------------------------------
@@ -197,8 +196,7 @@ def path_page(
     body += [_selection(path, chosen), _frontier_view(path, chosen), _panels(path, audits, chosen),
              View("All models", *points_table(path))]  # fmt: skip
     if notes:
-        used = bullets([element("bdi", note) for note in notes])
-        body.append(View("How the columns were used", used))
+        body.append(View("How the columns were used", bullets([element("bdi", n) for n in notes])))
     model = "" if path._handle is None else path._handle.estimator
     facts = {"Criterion": path.criterion, "Model": model, "Measured with": path.measured_with,
              "Reference group": largest_group(before)}  # fmt: skip

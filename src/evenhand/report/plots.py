@@ -71,12 +71,11 @@ def _draw_mark(ax: Any, chart: Chart, m: Mark) -> None:
         ax.vlines(m.x, m.y, m.high, lw=0.9, **look)
     else:
         pixels = (chart.height - TOP - BOTTOM) / (chart.y[1] - chart.y[0])
-        width = np.subtract(m.high, m.x)
-        ax.barh(m.y, width, left=m.x, height=2 * m.size / pixels, lw=0, **look)
+        ax.barh(m.y, np.subtract(m.high, m.x), left=m.x, height=2 * m.size / pixels, lw=0, **look)
 
 
 def _figure(
-    charts: Mapping[str, Chart], width: float, height: float, stacked: bool = False, **share: Any
+    charts: Mapping[str, Chart], size: tuple[float, float], stacked: bool = False, **share: Any
 ) -> Any:
     """A new figure of charts by title, side by side or stacked.
 
@@ -85,7 +84,6 @@ def _figure(
     sentence = "A figure needs Matplotlib, which is not installed; the HTML report needs nothing."
     plt = need("matplotlib.pyplot", sentence, "[plot]")
     shape = (len(charts), 1) if stacked else (1, len(charts))
-    size = (width, height)
     fig, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False, **share)
     if "inline" in plt.get_backend():
         plt.close(fig)
@@ -124,8 +122,7 @@ def safe(text: str) -> str:
     from matplotlib import font_manager
 
     known = _glyphs(font_manager.findfont(font_manager.FontProperties()))
-    drawn = "".join(c if ord(c) in known else f"[U+{ord(c):04X}]" for c in text)
-    return drawn.replace("$", r"\$")
+    return "".join(c if ord(c) in known else f"[U+{ord(c):04X}]" for c in text).replace("$", r"\$")
 
 
 @cache
@@ -153,7 +150,7 @@ def plot_audit(audit: Audit) -> Any:
     """
     charts = audit_charts(audit)
     charts[f"Measures, {percent(audit.confidence_level)} intervals"] = measures_chart(audit)
-    fig = _figure(charts, 4.4 * len(charts), 4.2)
+    fig = _figure(charts, (4.4 * len(charts), 4.2))
     _add_legend(fig, drawn_rows(audit).names, len(audit.labels))
     title = f"Fairness by {audit.sensitive_name}" + (f": {audit.name}" if audit.name else "")
     fig.suptitle(safe(short_names([title], 90)[0]), fontsize="large")
@@ -174,8 +171,8 @@ def plot_drivers(result: Drivers, n: int = 15) -> Any:
     matplotlib Figure
     """
     charts = drivers_charts(result, n)
-    size = (2.0 + 2.6 * len(charts), 1.2 + 0.28 * min(n, len(result)))
-    return _figure(charts, *size, sharey=True)
+    height = 1.2 + 0.28 * min(n, len(result))
+    return _figure(charts, (2.0 + 2.6 * len(charts), height), sharey=True)
 
 
 def plot_monitor(result: Monitor) -> Any:
@@ -190,14 +187,14 @@ def plot_monitor(result: Monitor) -> Any:
     matplotlib Figure
     """
     charts = {name.capitalize(): looks_chart(result, name) for name in result.looks}
-    return _figure(charts, 8.0, 0.6 + 2.6 * len(charts), stacked=True)
+    return _figure(charts, (8.0, 0.6 + 2.6 * len(charts)), stacked=True)
 
 
 def plot_path(path: FairnessPath) -> Any:
     """Accuracy against each criterion, with error bars; dominated points are faded."""
     own = {path.criterion: " (the path's own)"}
     charts = {f"{name}{own.get(name, '')}": frontier_chart(path, name) for name in path.criteria}
-    fig = _figure(charts, 4 * len(charts), 4.4, sharey=True)
+    fig = _figure(charts, (4 * len(charts), 4.4), sharey=True)
     for ax, name in zip(fig.axes, path.criteria, strict=True):
         _draw_points(ax, path, name)
     shown = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(fig.axes)]

@@ -64,8 +64,7 @@ def _impact_cell(n: ImpactNumber | None) -> str:
         return "–"
     if not n.defined or math.isnan(n.value):
         return "not defined"
-    star = "*" if n.p_value < SIGNIFICANT else ""
-    return with_interval(n.value, (n.low, n.high), star)
+    return with_interval(n.value, (n.low, n.high), "*" if n.p_value < SIGNIFICANT else "")
 
 
 def _impact_notes(impact: Impact) -> list[str]:
@@ -116,8 +115,7 @@ def by_group_view(result: ByGroup) -> View:
     rows.append([Name("all rows"), "100.0%", number(result.overall, 3), "–", "–"])
     note = f"Gaps and ratios are against {against}. {_simultaneous(result, result.method)}"
     title = f"{result.metric} by {short_names([result.sensitive_name], 40)[0]}"
-    table = Table(heads, rows, "", result._columns(), "by_group.csv")
-    return View(title, Note(note), table)
+    return View(title, Note(note), Table(heads, rows, "", result._columns(), "by_group.csv"))
 
 
 # ------------------------------------------------------------------------------------------------

@@ -207,13 +207,10 @@ def fit_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> list[str]:
 def _column_blocks(widths: Sequence[int], room: int) -> list[list[int]]:
     """Return the columns but the first, as many together as fit beside it; two spaces between."""
     blocks: list[list[int]] = [[]]
-    used = widths[0]
     for j in range(1, len(widths)):
-        if blocks[-1] and used + 2 + widths[j] > room:
+        if blocks[-1] and widths[0] + sum(2 + widths[k] for k in [*blocks[-1], j]) > room:
             blocks.append([])
-            used = widths[0]
         blocks[-1].append(j)
-        used += 2 + widths[j]
     return blocks
 
 
@@ -285,11 +282,8 @@ def section(view: View, level: str = "h2", prefix: str = "") -> Html:
     prefix : str
         Of the names of its CSV files, where a page shows several results of a kind.
     """
-    below = f"h{int(level[1]) + 1}"
-    parts = [_markup(part, below, prefix) for part in view.parts]
-    badge = None
-    if view.badge is not None:
-        badge = element("p", upper_first(view.badge[0]), class_=f"badge {view.badge[1]}")
+    parts = [_markup(part, f"h{int(level[1]) + 1}", prefix) for part in view.parts]
+    badge = view.badge and element("p", upper_first(view.badge[0]), class_=f"badge {view.badge[1]}")
     return element("section", element(level, view.title), badge, *parts)
 
 
@@ -327,9 +321,7 @@ def _cell(cell: Any) -> Any:
     if isinstance(cell, Html):
         return cell
     value, bracket, ends = cell.replace(" ± ", "\u00a0±\u00a0").partition(" (")
-    if not bracket:
-        return value
-    return join([f"{value} ", element("wbr"), f"({ends}"])
+    return join([f"{value} ", element("wbr"), f"({ends}"]) if bracket else value
 
 
 def bullets(items: Sequence[Any]) -> Html:

@@ -210,16 +210,14 @@ def judge_measure(measure: Measure, title: str = "") -> str:
         return f"{title}: not enough data. {upper_first(size)}{p}.{chance}{advice}"
     if level == "unsized":
         return f"{title} is violated, but its size is unknown: {size}{p}.{advice}"
-    how = {"slight": "slightly", "clear": "clearly", "strong": "strongly"}[level]
-    return f"{title} is {how} violated: {size}{p}.{advice}"
+    return f"{title} is {GRADES[level][2:].lower()}: {size}{p}.{advice}"
 
 
 def worst_part(audit: Audit, criterion: str) -> tuple[str, Measure]:
     """Return which part of an audit decides on a criterion: the one violated most."""
-    order = list(GRADES)
     return max(
         audit.parts(criterion).items(),
-        key=lambda part: (order.index(grade(part[1])), part[1].value),
+        key=lambda part: (list(GRADES).index(grade(part[1])), part[1].value),
     )
 
 
@@ -290,8 +288,7 @@ def accuracy(r2: float) -> str:
 
 def negative_scores(audit: Audit) -> str:
     """Return how many scores are negative where the target never is."""
-    known = audit.n_rows - audit.n_unknown
-    share = 100 * audit.n_negative / known
+    share = 100 * audit.n_negative / (audit.n_rows - audit.n_unknown)
     return f"{audit.n_negative:,} scores ({share:.2g}%) are negative, but the target never is."
 
 

@@ -90,8 +90,7 @@ def check_inputs(
     if loss.needs_target and condition is None:
         raise InputError("y", f"be given for {loss.criterion.name}", None)
     if not loss.needs_target and given is not None:
-        free = f"be None for {loss.criterion.name}, which conditions on nothing"
-        raise InputError("given", free)
+        raise InputError("given", f"be None for {loss.criterion.name}, which conditions on nothing")
     weight = None
     target = _column(condition, name, n, device) if loss.needs_target else None
     if sample_weight is not None:
@@ -136,9 +135,7 @@ def _column(values: Any, name: str, n: int, device: torch.device) -> Tensor:
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"a tensor of {value.dtype}"
-    return type(value).__name__
+    return f"a tensor of {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
 
 
 class _Information(torch.autograd.Function):
@@ -315,8 +312,7 @@ class FairnessLoss(nn.Module):
 
     def _evaluate(self, scores: Tensor, inputs: Inputs, backend: str) -> tuple[float, Pull]:
         """The value, and what pulls a gradient back to the scores."""
-        fixed = self._memory.recall("fixed", lambda: self._fix(inputs, backend))
-        batch, offset, normalizer = fixed
+        batch, offset, normalizer = self._memory.recall("fixed", lambda: self._fix(inputs, backend))
         if normalizer is None:
             return 0.0, lambda upstream: torch.zeros_like(scores)
         kept = scores.contiguous() if backend == "triton" else scores.cpu()
@@ -361,9 +357,8 @@ class FairnessLoss(nn.Module):
         entropy = batch.entropy
         if target is None:
             return batch, entropy, entropy
-        y = target.to(dtype)
         mean, inverse = standardizer(target, batch)
-        seen = bounded((y - mean) * inverse, self._limit)[0]
+        seen = bounded((target.to(dtype) - mean) * inverse, self._limit)[0]
         batch = replace(batch, target=seen)
         if self.criterion.given == ("s",):
             return batch, 0.0, entropy

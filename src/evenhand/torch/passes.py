@@ -89,8 +89,7 @@ class Batch:
 
 def thin(column: Tensor, stride: int) -> Tensor:
     """Every `stride`-th block of rows: single rows could fall in step with rows that repeat."""
-    whole = len(column) // _BLOCK * _BLOCK
-    return column[:whole].view(-1, _BLOCK)[::stride].reshape(-1)
+    return column[: len(column) // _BLOCK * _BLOCK].view(-1, _BLOCK)[::stride].reshape(-1)
 
 
 def make_batch(
@@ -123,8 +122,7 @@ def make_batch(
         omega = known.to(dtype)
     codes = codes.to(torch.uint8 if k < 255 else torch.int16)
     shares = shares[keep] / total if total > 0 else np.full(k, np.nan)
-    present = tuple(np.flatnonzero(keep).tolist())
-    return Batch(codes, omega, None, present, n_known, shares)
+    return Batch(codes, omega, None, tuple(np.flatnonzero(keep).tolist()), n_known, shares)
 
 
 def standardizer(values: Tensor, batch: Batch) -> tuple[float, float]:

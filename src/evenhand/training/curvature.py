@@ -136,8 +136,7 @@ def _logistic_cross(rows: Rows, basis: Basis, weights: Array) -> Array:
     else:
         rho = softmax(np.vstack([np.zeros_like(f[:1]), f]), axis=0)[1:]
         change = -rho * (moving - (rho * moving).sum(axis=0))
-    residual = numpy_passes.labels(rows)[1:] - rho
-    return _assemble(rows, residual, change, phi, slopes)
+    return _assemble(rows, numpy_passes.labels(rows)[1:] - rho, change, phi, slopes)
 
 
 def _lspc_ratios(f: Array, beta: float) -> tuple[Array, Array, Array, Array]:

@@ -303,9 +303,8 @@ class FeatureMatrix:
         mean, gram, cross, top_y = self.sums.add(mean, gram, cross, top_y)
         mean, gram, cross = mean / n, gram / n, cross / n
         if center:
-            mean_y = top_y / n
             gram -= np.outer(mean, mean)
-            cross -= mean * mean_y
+            cross -= mean * (top_y / n)
         return mean + shift, gram, cross
 
 

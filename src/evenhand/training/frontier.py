@@ -331,7 +331,6 @@ def fairness_path(
     spread = isinstance(fairness_weights, str) and fairness_weights == "auto"
     weights = None if spread else check_weights(fairness_weights)
     points = _measure(held_out, gauge, name, weights, int(n_points))
-    constant = tuple(held_out.n_constant(point.scores) for point in points)
     path = FairnessPath(
         points=tuple(points),
         criterion=name,
@@ -345,7 +344,7 @@ def fairness_path(
         n_clusters=None if rows.cluster is None else int(rows.cluster.max()) + 1,
         fitted_before=fitted_before,
         accuracy=handle.accuracy,
-        constant_folds=constant,
+        constant_folds=tuple(held_out.n_constant(point.scores) for point in points),
         _gauge=gauge,
         _handle=handle,
         _rows=rows,

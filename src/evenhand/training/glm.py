@@ -352,9 +352,8 @@ class FairGLM(FairLinear):
         return self._predict(X, sensitive_features, exposure=exposure, offset=offset)
 
     def _response(
-        self, score: NDArray[Any], exposure: Any = None, offset: Any = None
+        self, eta: NDArray[Any], exposure: Any = None, offset: Any = None
     ) -> NDArray[Any]:
-        eta = score
         kind = eta.dtype
         if offset is not None:
             eta = (eta + check_column(offset, "offset", len(eta))).astype(kind, copy=False)
@@ -396,8 +395,7 @@ class FairGLM(FairLinear):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         link = self.loss_.link.name
-        kind = vars(self)["score"]
-        check_choice("score", kind, SCORES)
+        check_choice("score", vars(self)["score"], SCORES)
         if self.rebalance and link not in ("log", "identity"):
             raise InputError(
                 "rebalance", f"be False with the link {link!r}, whose means cannot "

@@ -89,10 +89,9 @@ class Membership:
                 hint="set it to missing to use the average over groups.",
             )  # fmt: skip
         out = np.tile(self.shares, (n_rows, 1))
-        rows_known = slice(None) if groups.known is None else groups.known
         rows = np.zeros((groups.n_known, len(self.labels)))
         rows[:, [self.labels.index(label) for label in groups.labels]] = groups.membership()
-        out[rows_known] = rows
+        out[slice(None) if groups.known is None else groups.known] = rows
         return out
 
 
@@ -117,8 +116,7 @@ def fit_group_classifier(classifier: Any, X: Any, groups: Groups, rows: Rows | N
     rows : (m,) array, optional
         Row numbers, all when left out; those of unknown group among them are left out.
     """
-    part = groups if rows is None else groups.take(rows)
-    known, labels, weight = _labeled(part)
+    known, labels, weight = _labeled(groups if rows is None else groups.take(rows))
     if rows is not None or groups.known is not None or groups.codes is None:
         X = _safe_indexing(X, known if rows is None else rows[known])
     if classifier is None:

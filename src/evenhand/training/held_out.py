@@ -100,13 +100,12 @@ class Handle:
 
     def arguments(self, rows: Sample, with_cluster: bool) -> dict[str, Any]:
         """What `fit` is handed besides features and target."""
-        conditional = self.criterion == CONDITIONAL
         handed = {
             "sensitive_features": self.labels(rows),
             "sample_weight": rows.weight,
             "cluster": rows.cluster if with_cluster else None,
             "exposure": rows.exposure,
-            "controls": rows.controls if conditional else None,
+            "controls": rows.controls if self.criterion == CONDITIONAL else None,
             **{name: rows.others.get(name) for name in ("offset", "given")},
         }
         return {name: values for name, values in handed.items() if values is not None}
@@ -144,10 +143,8 @@ class Handle:
     @property
     def has_path(self) -> bool:
         """Whether the estimator shares work along a path, by the very class whose `fit` it is."""
-        for base in type(self.estimator).__mro__:
-            if "fit" in vars(base):
-                return "path_fitter" in vars(base)
-        return False
+        home = next((base for base in type(self.estimator).__mro__ if "fit" in vars(base)), object)
+        return "path_fitter" in vars(home)
 
 
 class HeldOut:
@@ -192,8 +189,7 @@ class HeldOut:
 
     def _start(self, train: Sample) -> Callable[[float], Any]:
         start = self.handle.estimator.path_fitter
-        with_cluster = "cluster" in inspect.signature(start).parameters
-        given = self.handle.arguments(train, with_cluster)
+        given = self.handle.arguments(train, "cluster" in inspect.signature(start).parameters)
         return start(train.others["X"], train.target, **given)
 
     def n_constant(self, scores: Vector) -> int:
@@ -587,8 +583,7 @@ class Curve:
             if place.fairness_weight in self._seen:
                 break
             self.at(place.fairness_weight)
-        met = [p for p in self._seen.values() if p.judged <= bound]
-        return max(met, key=lambda p: p.accuracy)
+        return max((p for p in self._seen.values() if p.judged <= bound), key=lambda p: p.accuracy)
 
     def difference_error(self, one: Place, other: Place) -> float:
         """Standard error of the difference in accuracy of two places, over rows or clusters."""

@@ -358,9 +358,9 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
         score = self._predictor(self._read_features(X), sensitive_features)
         return self._response(score, **columns)
 
-    def _response(self, score: NDArray[Any]) -> NDArray[Any]:
+    def _response(self, eta: NDArray[Any]) -> NDArray[Any]:
         """What is predicted at η."""
-        return score
+        return eta
 
     def _predictor(self, X: Any, sensitive_features: Any) -> NDArray[Any]:
         """η = Xθ + b, with what the group features add, for checked X."""

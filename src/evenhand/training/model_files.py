@@ -297,8 +297,7 @@ LARGEST = 1e154
 
 
 def _is_finite(value: Any) -> bool:
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    return good and abs(value) < LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def _is_real(value: Any) -> bool:
@@ -320,8 +319,9 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _are_distinct(values: Any, test: Callable[[Any], bool]) -> bool:
-    return isinstance(values, tuple) and all(map(test, values)) and len({*values}) == len(values)
+def _are_distinct(values: Any, test: Callable[[Any], bool], least: int = 0) -> bool:
+    good = isinstance(values, tuple) and all(map(test, values))
+    return good and least <= len(values) == len({*values})
 
 
 def _are_totals(values: Any) -> bool:
@@ -360,10 +360,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "flags": ("be a row of true and false", lambda v: _is_array(v, "b", 1)),
     "names": ("be a row of texts", lambda v: _is_array(v, "O", 1) and all(map(_is_text, v))),
     "texts": ("be distinct texts", lambda v: _are_distinct(v, _is_text)),
-    "labels": (
-        "be two or more distinct labels",
-        lambda v: _are_distinct(v, _is_label) and len(v) > 1,
-    ),
+    "labels": ("be two or more distinct labels", lambda v: _are_distinct(v, _is_label, least=2)),
     "totals": ("be numbers by model", _are_totals),
     "measures": (
         "be measures by attribute",
@@ -643,8 +640,7 @@ class Trees:
 
     def predict(self, X: Any) -> Vector:
         """(n,) scores."""
-        dtype = np.float32 if self.single else np.float64
-        X = check_array(X, dtype=dtype, ensure_all_finite=False)
+        X = check_array(X, dtype=np.float32 if self.single else np.float64, ensure_all_finite=False)
         out = np.empty(len(X))
         for start in range(0, len(X), 1024):
             rows = X[start : start + 1024].astype(np.float64)

@@ -54,12 +54,9 @@ class Request:
 
     def limits(self) -> str:
         """The limits in words."""
-        wanted = []
-        if self.max_unfairness is not None:
-            wanted.append(f"{self.criterion} ≤ {self.max_unfairness:g}")
-        if self.min_accuracy is not None:
-            wanted.append(f"{self.accuracy.symbol} ≥ {self.min_accuracy:g}")
-        return " and ".join(wanted)
+        symbol = self.accuracy.symbol
+        ends = {f"{self.criterion} ≤": self.max_unfairness, f"{symbol} ≥": self.min_accuracy}
+        return " and ".join(f"{name} {end:g}" for name, end in ends.items() if end is not None)
 
     def judge(self) -> str:
         """What the limits are compared with, in words."""
@@ -384,17 +381,16 @@ class FairnessPath(Tabled):
         """Everything but the models and the rows, as plain values that JSON can hold."""
         names = ("criterion", "confidence_level", "n_rows", "n_clusters", "n_unknown",
                  "fitted_before")  # fmt: skip
-        return json_safe(
-            {
-                "format": "evenhand.path",
-                "version": 1,
-                **{name: getattr(self, name) for name in names},
-                "sensitive": self.sensitive_name,
-                "labels": list(self.labels),
-                "request": None if self.request is None else self.request.to_dict(),
-                "points": self._columns(),
-            }
-        )
+        out = {
+            "format": "evenhand.path",
+            "version": 1,
+            **{name: getattr(self, name) for name in names},
+            "sensitive": self.sensitive_name,
+            "labels": list(self.labels),
+            "request": None if self.request is None else self.request.to_dict(),
+            "points": self._columns(),
+        }
+        return json_safe(out)
 
     def plot(self) -> Any:
         """A Matplotlib figure: accuracy against each criterion, with error bars."""

@@ -206,10 +206,8 @@ class BoundRegularizer:
         """The same term over some of the rows, with its penalty in proportion."""
         y = None if self.y is None else self.y[rows]
         groups = self.groups.take(rows)
-        kappa = self.kappa
-        if self._standardized:
-            kappa *= groups.n_total / self.groups.n_total
-        return replace(self, y=y, groups=groups, kappa=kappa)
+        share = groups.n_total / self.groups.n_total if self._standardized else 1.0
+        return replace(self, y=y, groups=groups, kappa=share * self.kappa)
 
     def simplified(self) -> BoundRegularizer:
         """The same term, in the same units, with a quadratic in place of splines."""
@@ -525,13 +523,12 @@ def _read_groups(
         y_true=y_true, given=given, sensitive_features=sensitive_features,
         sample_weight=sample_weight, frequency=frequency,
     )  # fmt: skip
-    if y_true is None:
-        n = (
-            count_rows(sensitive_features, "sensitive_features") if given is None
-            else count_rows(given, "given")
-        )  # fmt: skip
-    else:
+    if y_true is not None:
         n = len(check_column(y_true, "y_true"))
+    elif given is not None:
+        n = count_rows(given, "given")
+    else:
+        n = count_rows(sensitive_features, "sensitive_features")
     weight = check_weight(sample_weight, n)
     if isinstance(sensitive_features, Groups):
         if weight is not None:

@@ -297,8 +297,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
 
     def _used_weight(self, fairness_weight: float) -> float:
         # One map for everybody cannot make the score fairer; the only way out would be a constant.
-        alike = self.group_features is None and not self.passthrough
-        return 0.0 if alike else fairness_weight
+        return 0.0 if self.group_features is None and not self.passthrough else fairness_weight
 
     def _ridge(self, fairness_weight: float) -> FairRidge:
         return FairRidge(

@@ -241,15 +241,12 @@ class RidgeProblem(Coordinates):
     def objective(self, theta: Vector) -> float:
         """Loss and penalty, divided by D₀."""
         m, theta = self.moments, theta[1:]
-        quadratic = theta @ (m.gram + self.penalty) @ theta
-        size = float(m.second_y - 2.0 * m.cross @ theta + quadratic)
+        size = float(m.second_y - 2.0 * m.cross @ theta + theta @ (m.gram + self.penalty) @ theta)
         return size / m.variance if m.variance > 0 else 0.0
 
     def constant(self) -> Vector:
         """Parameters of one score for everybody."""
-        out = np.zeros_like(self.theta)
-        out[0] = self.plain.level
-        return out
+        return np.pad([self.plain.level], (0, len(self.plain.theta)))
 
     def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
         """The model of least loss among those that the fairness term cannot tell apart.
@@ -381,8 +378,7 @@ class BoundLoss:
         if self.weight is not None:
             slope *= self.weight
         slope *= 1.0 / (self.n * self.scale)
-        total = weighted_sum(rows, self.weight) / self.n
-        return (total + self.constant) / self.scale, slope
+        return (weighted_sum(rows, self.weight) / self.n + self.constant) / self.scale, slope
 
     def curvature(self, eta: Vector) -> Vector:
         """ω d″ of each row, not divided by anything."""
@@ -432,8 +428,7 @@ class GLMProblem(Coordinates):
         """θᵀPθ / D₀ and its gradient."""
         theta = self.at(v)[1:]
         pull = self.penalty @ theta / self.bound.scale
-        gradient = np.concatenate([[0.0], self.plain.whitening.T @ (2.0 * pull)])
-        return float(theta @ pull), gradient
+        return float(theta @ pull), np.concatenate([[0.0], self.plain.whitening.T @ (2.0 * pull)])
 
     def evaluate(
         self, eta: Vector, bound: BoundRegularizer, fairness_weight: float, rough: bool
@@ -463,9 +458,7 @@ class GLMProblem(Coordinates):
     def constant(self) -> Vector | None:
         if not self.fit_intercept or self.offset is not None:
             return None
-        out = np.zeros_like(self.theta)
-        out[0] = self.bound.level()
-        return out
+        return np.pad([self.bound.level()], (0, len(self.plain.theta)))
 
     def penalized(self, penalty: Matrix) -> GLMProblem:
         return replace(self, penalty=penalty).at_start().solved()
@@ -618,8 +611,7 @@ class GLMProblem(Coordinates):
 
     def _hessian_with(self, term: BoundRegularizer, theta: Vector, weight: float) -> Matrix:
         """Of the whole objective, by differences of its gradient along whitened coordinates."""
-        size = len(self.origin)
-        steps = np.column_stack([self._apply(v) for v in DIFFERENCE * np.eye(size)])
+        steps = np.column_stack([self._apply(v) for v in DIFFERENCE * np.eye(len(self.origin))])
         columns = []
         for step in steps.T:
             ends = []

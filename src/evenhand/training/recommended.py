@@ -349,8 +349,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         if not isinstance(self.max_unfairness, dict):
             return {}
         labels = rows.others["sensitive_features"]
-        columns = split_columns(labels, "sensitive_features", "attribute")
-        names = [str(name) for name, _ in columns]
+        names = [str(n) for n, _ in split_columns(labels, "sensitive_features", "attribute")]
         unknown = [name for name in self.max_unfairness if name not in names]
         if unknown or rows.groups.codes is None:
             raise InputError(
@@ -528,8 +527,7 @@ def _table(
         )
         for curve, (place, reached), g in zip(curves, places, gain, strict=True)
     ]  # fmt: skip
-    order = sorted(range(len(out)), key=lambda j: (j != best, -gain[j]))
-    return tuple(out[j] for j in order)
+    return tuple(out[j] for j in sorted(range(len(out)), key=lambda j: (j != best, -gain[j])))
 
 
 def _sample(groups: Groups, clusters: Rows | None, random_state: Any) -> Rows | None:

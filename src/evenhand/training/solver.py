@@ -261,8 +261,7 @@ def pilot_rows(design: FeatureMatrix) -> NDArray[np.intp] | None:
     wanted = max(PILOT_ROWS, 20 * design.d)
     if design.total < 5 * wanted:
         return None
-    rows = np.unique(np.random.default_rng(0).integers(0, design.total, wanted))
-    return design.own_rows(rows)
+    return design.own_rows(np.unique(np.random.default_rng(0).integers(0, design.total, wanted)))
 
 
 def solve(
@@ -270,9 +269,8 @@ def solve(
     start: Vector | None = None, memory: Memory | None = None,
 ) -> Solution:  # fmt: skip
     """Minimize loss + fairness_weight·Ĩ from the plain solution, or from `start`."""
-    rough = tol >= ROUGH_TOL
     return minimize(
-        problem, lambda eta: problem.evaluate(eta, bound, fairness_weight, rough),
+        problem, lambda eta: problem.evaluate(eta, bound, fairness_weight, tol >= ROUGH_TOL),
         problem.origin if start is None else start, max_iter=max_iter,
         tol=tol * (1.0 + fairness_weight), memory=Memory() if memory is None else memory,
     )  # fmt: skip
@@ -307,8 +305,7 @@ class PathSolver:
         `on_path` it is then the answer, without a pass over the rows.
         """
         assert self.bound is not None
-        small = max(self.solved, default=0.0) < fairness_weight / LARGE_STEP
-        if fairness_weight > LEAP and small:
+        if fairness_weight > LEAP and max(self.solved, default=0.0) < fairness_weight / LARGE_STEP:
             # Far from the plain solution the term alone decides, and its valleys are found step
             # by step rather than in one leap.
             self.solve(fairness_weight / LARGE_STEP, max_iter, max(tol, PATH_TOL[0]))
@@ -334,8 +331,7 @@ class PathSolver:
 
     def _memory(self, fairness_weight: float, start: Vector | None) -> Memory:
         """What is known of the curvature before a search, from a neighbor's solution if any."""
-        whole = self.problem.design.total <= 2 * HESSIAN_ROWS
-        few = FEW if whole else MEMORY
+        few = FEW if self.problem.design.total <= 2 * HESSIAN_ROWS else MEMORY
         if start is not None and fairness_weight > LEAP and len(start) > few:
             hessian = self._hessian(start, fairness_weight)
             if hessian is not None:

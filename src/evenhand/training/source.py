@@ -203,8 +203,7 @@ def _open_file(path: str) -> Any:
         (name, pa.string() if value is None else pa.scalar(value).type)
         for name, value in _folders(path).items()
     )
-    partitioning = ds.partitioning(folders, flavor="hive")
-    return ds.dataset(path, format="parquet", partitioning=partitioning)
+    return ds.dataset(path, format="parquet", partitioning=ds.partitioning(folders, flavor="hive"))
 
 
 @contextmanager
@@ -368,6 +367,8 @@ def scanned(X: Any, features: Any, folder: Any, given: Mapping[str, Any]) -> Ite
 
 
 def _read(source: Source, columns: Columns, scratch: Scratch) -> dict[str, Any]:
+    import pyarrow as pa
+
     n, given = source.n_rows, columns.given
     vectors = {argument: np.empty(n) for argument in given if argument not in SEVERAL}
     chunks: dict[str, list[Any]] = {name: [] for of in SEVERAL for name in given.get(of, ())}
@@ -382,7 +383,7 @@ def _read(source: Source, columns: Columns, scratch: Scratch) -> dict[str, Any]:
             at += len(batch)
             advance(len(batch))
     joined = {
-        argument: {name: _joined(chunks[name]) for name in given[argument]}
+        argument: {c: pa.chunked_array(chunks[c]).unify_dictionaries() for c in given[argument]}
         for argument in SEVERAL
         if argument in given
     }
@@ -395,9 +396,3 @@ def _read(source: Source, columns: Columns, scratch: Scratch) -> dict[str, Any]:
             groups = replace(groups, codes=groups.codes.astype(np.uint8))
         out["sensitive_features"] = groups
     return out
-
-
-def _joined(chunks: list[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.chunked_array(chunks).unify_dictionaries()

@@ -121,8 +121,7 @@ def generalized_cross_validation(problem: RidgeProblem, n_features: int, n_rows:
     errors = []
     for gamma in grid:
         gained = float(shares @ ((values + 2.0 * gamma) / np.square(values + gamma)))
-        df = free + float((values / (values + gamma)).sum())
-        room = n_rows - COUNTED * df
+        room = n_rows - COUNTED * (free + float((values / (values + gamma)).sum()))
         errors.append(np.inf if room <= 0 else max(left - gained, 0.0) / room**2)
     # Where no penalty leaves room, the largest.
     return grid[int(np.argmin(errors))] if min(errors) < np.inf else grid[-1]
