@@ -49,7 +49,7 @@ def _numbers(audit):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_clusters_of_one_row_are_no_clusters(estimator):
-    y, s, a, _ = _clustered()
+    y, s, a, _ = _clustered(whole=False)
     options = {"sensitive_features": a, "estimator": estimator}
     plain = eh.audit(y, s, **options)
     alone = eh.audit(y, s, cluster=np.random.default_rng(0).permutation(len(y)), **options)
@@ -403,7 +403,7 @@ def test_a_path_hands_clusters_to_folds_inside(training, wrap, monkeypatch):
 
 
 def test_old_pickles_have_no_clusters():
-    y, s, a, _ = _clustered()
+    y, s, a, _ = _clustered(whole=False)
     audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
     m = audit.separation
     state = {k: v for k, v in vars(m).items() if k != "n_clusters"}

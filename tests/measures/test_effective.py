@@ -181,7 +181,7 @@ def test_plain_rows_and_mild_weights_pass_in_silence():
 
 def test_values_of_one_group_each_are_warned_of():
     rng = np.random.default_rng(0)
-    place = np.repeat(np.arange(100), 20)
+    place = rng.permutation(np.repeat(np.arange(100), 20))  # the order of the table says nothing
     risk, a = rng.normal(size=100)[place], rng.integers(0, 2, 100)[place]
     premium = risk + rng.normal(size=2000)
     message = r"The target has 100 values in 2,000 rows, .* Hint: if rows of a value belong"
@@ -206,6 +206,33 @@ def test_scores_that_hardly_move_within_a_person_are_warned_of(people, rows, noi
     with pytest.warns(SharedValuesWarning, match="one a place or two higher by the score"):
         eh.independence(y, s, sensitive_features=a, estimator="logistic")
     eh.independence(y, s, sensitive_features=a, cluster=person, estimator="logistic")
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("waves", [False, True])
+def test_people_in_the_order_of_the_table_are_warned_of(waves, noise):
+    rng = np.random.default_rng(0)
+    person = np.tile(np.arange(500), 6) if waves else np.repeat(np.arange(500), 6)
+    a, level = rng.integers(0, 3, 500)[person], rng.normal(size=500)[person]
+    s = level + noise * rng.normal(size=3000)
+    apart = 500 if waves else 1
+    message = rf"of the same group as the one {apart} further down the table, .* cluster"
+    with pytest.warns(SharedValuesWarning, match=message):
+        eh.independence(s, s, sensitive_features=a, estimator="logistic")
+    eh.independence(s, s, sensitive_features=a, estimator="logistic", cluster=person)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 10])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_sorted_tables_hold_no_people(n_groups, skewed):
+    rng = np.random.default_rng(2)
+    a = rng.choice(n_groups, 3000, p=rng.dirichlet(np.full(n_groups, 3.0)))
+    y = rng.normal(size=3000)
+    s = 0.7 * y + rng.normal(size=3000) + 0.3 * a
+    s = np.exp(s) if skewed else s
+    for order in (np.argsort(s), np.argsort(a), np.lexsort((y, a)), np.lexsort((s, a)),
+                  np.argsort(y), np.lexsort((np.round(y), a))):  # fmt: skip
+        eh.independence(y, s[order], sensitive_features=a[order], estimator="logistic")
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5, 5.0])

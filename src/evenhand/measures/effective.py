@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 
 from .._core.arrays import Array
 from .._core.threads import CHUNK
@@ -27,8 +28,8 @@ FEW, FEW_IN_GROUP, NEXT_TO_NOTHING = 100.0, 10.0, 3.0
 _SMALL = 0.02
 # Rows beyond which some values are looked at before all of them are sorted.
 _MANY_ROWS = 100_000
-# Rows in the order of a value that tell whether they come in runs.
-_SLICE = 20_000
+# Rows in the order of a value that tell whether they come in runs, and rows in that of the table.
+_SLICE, _FIRST_ROWS = 20_000, 100_000
 
 
 class EffectiveSizeWarning(GroupWarning):
@@ -112,6 +113,14 @@ def find_shared_values(
     """
     if groups.codes is None or groups.cluster is not None or groups.measured is not None:
         return
+    said = [*_look_at_values(variables, left, groups)]
+    yield from said or (_look_at_order(variables["s"], groups) if "s" in variables else ())
+
+
+def _look_at_values(
+    variables: Mapping[str, Array], left: Mapping[str, float], groups: Groups
+) -> Iterator[str]:
+    assert groups.codes is not None
     for name, values in variables.items():
         if _hardly_repeats(values):
             yield from _runs(name, values, groups)
@@ -186,6 +195,42 @@ def _runs(name: str, values: Array, groups: Groups) -> Iterator[str]:
             f"{word_for(name)}, and {far:.0%} as one about {place} places higher, so rows seem "
             "to come in runs, as those of one person do. Hint: if there are several rows of a "
             "person or a place, pass what they have in common as the cluster."
+        )
+
+
+def _look_at_order(values: Array, groups: Groups) -> Iterator[str]:
+    """Say where rows at some distance in the table are of one group and have similar scores, as the
+    rows of a person are when they follow one another, or come once in each wave.
+
+    r(L), the correlation of scores less their group's mean at L rows' distance, is about N(0, 1/n)
+    in any order that says nothing. In a sorted table it is large, and still large further on. Equal
+    scores do not count: rows may be ordered by value, as those that stand for several people are.
+    """
+    assert groups.codes is not None
+    values, codes = values[:_FIRST_ROWS], groups.codes[:_FIRST_ROWS]
+    n, further = len(values), len(values) // (24 * groups.n_groups)
+    if further < 8:
+        return
+    low, middle, high = np.quantile(values[:: n // 2000 + 1], (0.1, 0.5, 0.9))
+    count = np.bincount(codes)
+    x = np.clip((values - middle) / ((high - low) or 1.0), -1.0, 1.0)  # no row decides
+    x = (x - (np.bincount(codes, x) / np.maximum(count, 1))[codes]).astype(np.float32)
+    size = fft.next_fast_len(n + n // 2 + further + 5, real=True)
+    power = np.square(np.abs(fft.rfft(x, size)))
+    r = fft.irfft(power, size) / max(float(x @ x), 1e-30)
+    at = int(r[1 : n // 2].argmax()) + 1
+    beyond = np.abs(r[at + further : at + further + 5]).mean()
+    i = np.flatnonzero(values[at:] != values[:-at])
+    if len(i) < 100 or not x.any():
+        return
+    near = float(x[i] @ x[i + at]) / len(i) * n / float(x @ x)
+    alike, chance = np.mean(codes[i] == codes[i + at]), np.square(count / n).sum()
+    if near > max(0.1, 6.0 / np.sqrt(n), 5.0 * beyond) and alike - chance > 0.3 * (1.0 - chance):
+        yield (
+            f"{alike:.0%} of the rows are of the same group as the one {at:,} further down the "
+            f"table, and their scores are alike (correlation {near:.2f} within groups), as those "
+            "of one person are. Hint: if there are several rows of a person or a place, pass what "
+            "they have in common as the cluster."
         )
 
 
