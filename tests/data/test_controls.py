@@ -72,6 +72,12 @@ def test_a_column_that_becomes_constant_is_left_out():
     assert "b" in taken.left_out
 
 
+def test_a_control_that_the_table_is_sorted_by_is_used():
+    amounts = np.cumsum(np.arange(1, 41))
+    assert read_controls({"amount": amounts}, 40).names == ("amount",)
+    assert read_controls({"amount": amounts[::-1]}, 40).names == ("amount",)
+
+
 @pytest.mark.parametrize(
     ("controls", "message"),
     [

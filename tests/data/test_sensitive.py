@@ -351,6 +351,9 @@ def test_proxy_refusals(make, message):
         ([f"id{i}" for i in range(40)], 40, "40 distinct values in 40 rows, .* an identifier"),
         (pl.Series([f"id{i}" for i in range(40)]), 40, "looks like an identifier"),
         (np.arange(40), 40, "looks like an identifier"),
+        (np.array([1, "1", 2], dtype=object), 3, "differ as text, got 1 and '1'"),
+        ({"a": ["x × y", "x"], "b": ["z", "y × z"]}, 2, r"\('x', 'y × z'\) and \('x × y', 'z'\)"),
+        (Proxy(np.full((3, 3), 1 / 3), [1, "1", 2]), 3, "differ as text, got 1 and '1'"),
     ],
 )  # fmt: skip
 def test_refusals(values, n, message):

@@ -277,6 +277,13 @@ def test_messages_of_merge(cells):
     named = eh.Cells.from_rows(**rows, edges=cells.edges)
     with pytest.raises(ValueError, match="same attribute to be merged, got 'group' and 'race'"):
         cells + named
+    rows["sensitive_features"] = np.zeros(len(rows["y_true"]), dtype=int)
+    coded = eh.Cells.from_rows(**rows, edges=cells.edges)
+    rows["sensitive_features"] = rows["sensitive_features"].astype(str)
+    with pytest.raises(
+        ValueError, match="`cells` must have names that differ as text, got 0 and '0'"
+    ):
+        coded + eh.Cells.from_rows(**rows, edges=cells.edges)
     with pytest.raises(ValueError, match="`parts` must hold at least one Cells"):
         eh.Cells.merge([])
     with pytest.raises(ValueError, match="`parts` must be Cells, got int"):

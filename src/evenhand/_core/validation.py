@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
@@ -189,16 +189,17 @@ def check_seed(random_state: Any) -> int:
         ) from None  # fmt: skip
 
 
-def check_names(names: list[Any], argument: str) -> None:
+def check_names(names: Iterable[Any], argument: str, text: Callable[[Any], str] = str) -> None:
     """Results are kept by the text of a name: 1 and "1" would overwrite each other."""
     seen: dict[str, Any] = {}
     for name in names:
-        if str(name) in seen:
+        key = text(name)
+        if key in seen:
             raise InputError(
-                argument, f"have names that differ as text, got {seen[str(name)]!r} and {name!r}",
+                argument, f"have names that differ as text, got {seen[key]!r} and {name!r}",
                 hint="rename one of them.",
             )  # fmt: skip
-        seen[str(name)] = name
+        seen[key] = name
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:

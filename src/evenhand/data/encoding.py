@@ -262,7 +262,9 @@ def _read(X: Any) -> tuple[dict[str, Any], bool]:
 def fit_column(
     column: Any, name: str, standardize: bool, rare: int, most: int, codes: bool = False
 ) -> Column:
-    """Decide how a column is used; with `codes` numbers as text are categories, as ZIPs are."""
+    """Decide how a column is used; `codes`: numbers as text are categories, as ZIPs are, and whole
+    numbers that rise with every row are used: a control is one in a sorted table too.
+    """
     absent = missing_rows(column)
     if absent.all():
         return Column(name, "left out", reason="it has no values")
@@ -271,7 +273,7 @@ def fit_column(
         known = values[~absent]
         if np.ptp(known) == 0 and not absent.any():
             return Column(name, "left out", reason="it has the same value in every row")
-        if _counts_rows(values, column):
+        if not codes and _counts_rows(values, column):
             return Column(name, "left out", reason="it rises with every row, like a row number")
         fill = float(np.median(known))
         filled = np.where(absent, fill, values)

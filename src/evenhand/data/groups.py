@@ -21,6 +21,7 @@ from .._core.validation import (
     as_array,
     as_floats,
     check_length,
+    check_names,
     is_one_of,
     read_native,
     warn_user,
@@ -370,6 +371,7 @@ def resolve_groups(
     if clusters is not None:
         groups = replace(groups, cluster=renumber(groups.take_known(clusters)))
     _check_number(groups, 2 if require_two else 0)
+    check_names(groups.labels, "sensitive_features", label_text)
     if warn:
         _warn_small(groups)
     return groups

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Mask, Rows, Vector
 from .._core.files import TableError
-from .._core.validation import InputError, check_column, check_index
+from .._core.validation import InputError, check_column, check_index, check_names
 from ..data.copies import NEAR, are_copies
 from ..data.groups import Groups, resolve_groups
-from ..data.labels import lasting, sorted_labels
+from ..data.labels import label_text, lasting, sorted_labels
 from ..data.sample import check_frequency
 from ..data.weights import check_weight
 from .cell_files import from_arrow, read_table, to_arrow, write_cells
@@ -440,6 +440,7 @@ def _union(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     if all(labels == each[0] for labels in each):
         return each[0]
     everyone = list(dict.fromkeys(label for labels in each for label in labels))
+    check_names(everyone, "cells", label_text)
     longest = max(each, key=len)
     return longest if len(longest) == len(everyone) else tuple(sorted_labels(everyone))
 
