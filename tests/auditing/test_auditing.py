@@ -465,3 +465,13 @@ def test_what_mlflow_is_told(monkeypatch):
     assert {"fair.independence.stderr", "fair.independence.p_value"} < set(told)
     assert told["fair.json"]["format"] == "evenhand.audit"
     assert told["fair.html"].lower().startswith("<!doctype html>")
+
+
+def test_masked_values_are_unknown_in_each_attribute(data):
+    other = np.arange(len(data.a)) % 2
+    hidden = np.column_stack([np.arange(len(data.a)) % 3 == 0, np.zeros(len(data.a), bool)])
+    masked = np.ma.MaskedArray(np.column_stack([data.a, other]), hidden)
+    part = eh.audit(data.y, data.s, sensitive_features=masked).attributes["attribute 0"]
+    assert part.n_unknown == hidden.sum()
+    alone = eh.audit(data.y, data.s, sensitive_features=masked[:, 0])
+    assert part.independence.value == alone.independence.value

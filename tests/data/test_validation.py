@@ -133,6 +133,19 @@ def test_masked_features_of_a_postprocessor(rows):
         model.fit(np.ma.array(X, mask=X > 1), y, sensitive_features=a)
 
 
+def test_masked_features_where_columns_are_read_one_by_one(rows):
+    X, y, a = rows
+    masked, post = np.ma.array(X, mask=X > 1.5), eh.FairPostprocessor(LinearRegression())
+    post.fit(X, y, sensitive_features=a)
+    for call in (
+        lambda: post.predict(masked),
+        lambda: eh.TableEncoder().fit(masked),
+        lambda: eh.drivers(y, masked, sensitive_features=a),
+    ):
+        with pytest.raises(ValueError, match="`X` must not hold masked values"):
+            call()
+
+
 def test_repeated_column_names_of_features(rows):
     X, y, a = rows
     frame = pd.DataFrame(X, columns=["u", "u", "v"])

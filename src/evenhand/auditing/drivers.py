@@ -31,6 +31,7 @@ from .._core.validation import (
     check_seed,
     frame_columns,
     read_native,
+    refuse_masked,
 )
 from .._core.views import Paged, Tabled, view
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
@@ -62,6 +63,7 @@ class FeatureTable:
             self.names = list(self._columns)
             self.n = len(self._frame)
             return
+        refuse_masked(X, "X")
         self.X = X.tocsc() if sparse.issparse(X) else np.asarray(X)
         if self.X.ndim != 2:
             raise InputError(

@@ -26,6 +26,7 @@ from .._core.validation import (
     frame_columns,
     quote,
     read_native,
+    refuse_masked,
 )
 from .columns import missing_rows, read_values, split_columns
 
@@ -255,6 +256,7 @@ def _read(X: Any) -> tuple[dict[str, Any], bool]:
         return table, True
     from sklearn.utils.validation import check_array
 
+    refuse_masked(X, "X")
     array = check_array(X, dtype=None, ensure_all_finite="allow-nan")
     return {f"x{j}": array[:, j] for j in range(array.shape[1])}, False
 

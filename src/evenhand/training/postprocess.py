@@ -457,6 +457,7 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         """
         check_is_fitted(self, "regressor_")
         check_index(X=X, sensitive_features=sensitive_features)
+        refuse_masked(X, "X")
         X = stack.order_columns(X, getattr(self, "feature_names_in_", None))
         score = stack.predict_base(self.estimator_, X)
         z = (score - self.center_) / self.scale_
