@@ -193,13 +193,12 @@ def check_names(names: Iterable[Any], argument: str, text: Callable[[Any], str] 
     """Results are kept by the text of a name: 1 and "1" would overwrite each other."""
     seen: dict[str, Any] = {}
     for name in names:
-        key = text(name)
-        if key in seen:
+        if text(name) in seen:
             raise InputError(
-                argument, f"have names that differ as text, got {seen[key]!r} and {name!r}",
+                argument, f"have names that differ as text, got {seen[text(name)]!r} and {name!r}",
                 hint="rename one of them.",
             )  # fmt: skip
-        seen[key] = name
+        seen[text(name)] = name
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:

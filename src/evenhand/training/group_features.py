@@ -54,11 +54,14 @@ class Membership:
         The K groups.
     shares : (K,) array
         Used for a row whose group is not known.
+    name : str
+        What the attribute is called; of a crossing, its columns in their order.
     """
 
     kind: str
     labels: tuple[Any, ...]
     shares: NDArray[np.float64]
+    name: str
 
     def members(self, X: Any, sensitive_features: Any, n_rows: int, classifier: Any) -> Matrix:
         """(n, K) memberships; `sensitive_features` is needed, and used, for "attribute" only.
@@ -81,6 +84,11 @@ class Membership:
                 hint="use group_features='posterior' for a model that does not need it.",
             )  # fmt: skip
         groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False, warn=False)
+        # Flags of two columns would be taken for one another.
+        columns, order = (text.split(" × ") for text in (groups.name, self.name))
+        if columns != order and sorted(columns) == sorted(order):
+            expected = f"have its columns in the order of fit, {order}"
+            raise InputError("sensitive_features", expected, columns)
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
             raise InputError(
@@ -186,7 +194,7 @@ class GroupFeatures(Membership):
 
     Attributes
     ----------
-    kind, labels, shares
+    kind, labels, shares, name
         As in :class:`Membership`.
     center, scale : float
         Mean and spread of s₀ on the training rows.
@@ -207,7 +215,7 @@ class GroupFeatures(Membership):
         center = float(np.average(score, weights=weight))
         scale = float(np.sqrt(np.average((score - center) ** 2, weights=weight))) or 1.0
         posterior = fit_group_classifier(None, X, groups) if kind == "posterior" else None
-        return cls(kind, groups.labels, groups.shares, center, scale, posterior)
+        return cls(kind, groups.labels, groups.shares, groups.name, center, scale, posterior)
 
     def transform(self, X: Any, score: Vector, sensitive_features: Any = None) -> Vector:
         """(n, 2(K − 1)) features; `sensitive_features` is needed for "attribute" only."""

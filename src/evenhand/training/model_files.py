@@ -237,7 +237,7 @@ REGRESSORS = (
     "BayesianRidge", "HuberRegressor", "SGDRegressor", "QuantileRegressor", "PoissonRegressor",
     "GammaRegressor", "TweedieRegressor",
 )  # fmt: skip
-_MEMBERS = "kind:groups labels:labels shares:vector"
+_MEMBERS = "kind:groups labels:labels shares:vector name:text"
 # Where a type is, its name, and its fields.
 _TYPES = f"""
 evenhand.training.linear FairRidge {_FAIR}

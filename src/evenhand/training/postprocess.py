@@ -416,7 +416,9 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
         """p of the training rows, out of fold for "posterior"."""
         assert self.group_features is not None
         refuse_measured(self.group_features, groups)
-        self._membership = Membership(self.group_features, groups.labels, groups.shares)
+        self._membership = Membership(
+            self.group_features, groups.labels, groups.shares, groups.name
+        )
         if self.group_features == "attribute":
             return self._membership.members(X, groups, groups.n_rows, None)
         X = classifier_input(self.group_classifier, X, numbers)
