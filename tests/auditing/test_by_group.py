@@ -248,3 +248,12 @@ def test_groups_depend_on_one_another_where_clusters_hold_several(kind):
     _, covariance, _ = _leave_out(parts, parts.values(), 0)
     together = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
     assert together > 0.8 if kind == "clusters" else together == 0.0
+
+
+def test_a_group_named_overall_keeps_its_own_numbers():
+    y, s, a, _ = draw()
+    named = audit(y, s, np.where(a == "a", "overall", a)).by_group("mean_absolute_error")
+    plain = audit(y, s, a).by_group("mean_absolute_error")
+    assert named.values == pytest.approx(
+        {"overall" if k == "a" else k: v for k, v in plain.values.items()}
+    )

@@ -138,7 +138,9 @@ def metric_by_group(
     size = np.append(group_sizes(groups), groups.n_effective)
     size = size if blocks is None else np.minimum(size, blocks)
     moments = GroupMoments(
-        (*labels, OVERALL), np.append(groups.shares, 0.0),
+        # A group may have this name, too.
+        (*labels, OVERALL if OVERALL not in labels else f"{OVERALL} (all rows)"),
+        np.append(groups.shares, 0.0),
         np.append(groups.counts, groups.n_known), size, groups.n_effective,
         None if groups.cluster is None else groups.n_units, ("value",),
         value[None], covariance[None, :, None, :], third[None, None, None, :], {},
