@@ -308,10 +308,11 @@ class TestBoundedScores:
         np.testing.assert_allclose(found, expected, rtol=2e-12, atol=1e-300)
 
     @pytest.mark.parametrize("weighted", [False, True])
-    def test_gradient(self, weighted):
+    @pytest.mark.parametrize("n", [200, 20_000])
+    def test_gradient(self, weighted, n):
         rng = np.random.default_rng(0)
-        s, gradient = rng.standard_cauchy(20_000), rng.standard_normal(20_000)
-        weight = rng.exponential(size=20_000) if weighted else np.empty(0)
+        s, gradient = rng.standard_cauchy(n), rng.standard_normal(n)
+        weight = rng.exponential(size=n) if weighted else np.empty(0)
         mean, inverse = standardizer(s, weight)
         t = reference.bound_scores(s, mean, inverse, 1.5)
         found, expected = gradient.copy(), gradient.copy()

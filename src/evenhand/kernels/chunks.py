@@ -382,25 +382,23 @@ def pair_losses_chunk(start, stop, rows, weights, inverse, likes, inside, outsid
     """In-sample and one-Newton-step leave-one-out losses of each row of two groups with codes."""
     terms, moments = likes
     c, ci = unpack(weights[0], terms), unpack(inverse[0], moments)
-    for block in range(start, stop, STRETCH):
-        end = min(block + STRETCH, stop)
-        s, y, weight = _cut(rows, block, end)
-        nb, xb, codes = inside[block:end], outside[block:end], rows.labels[block:end]
-        for i in range(end - block):
-            u, v = _place(s, y, i, rows.center)
-            m = monomials(u, v, moments)
-            # Of the score with the sign of the own group: one sigmoid serves both groups.
-            sign = 1.0 if codes[i] == 1 else -1.0
-            f = sign * polynomial(c, m)
-            e = exp_nonpositive(-abs(f))
-            a, b = 1.0 + e, 2.0 + e
-            q = 1.0 / (a * b)
-            nb[i] = max(-f, 0.0) + log1p_unit(e, q * a)
-            wrong = (e if f >= 0.0 else 1.0) * (q * b)
-            h = polynomial(ci, m) * weight_of(weight, i)
-            f -= h * wrong / max(1.0 - h * wrong * (1.0 - wrong), 1e-3)
-            e = exp_nonpositive(-abs(f))
-            xb[i] = max(-f, 0.0) + log1p_unit(e, 1.0 / (2.0 + e))
+    s, y, weight = _cut(rows, start, stop)
+    nb, xb, codes = inside[start:stop], outside[start:stop], rows.labels[start:stop]
+    for i in range(len(s)):
+        u, v = _place(s, y, i, rows.center)
+        m = monomials(u, v, moments)
+        # Of the score with the sign of the own group: one sigmoid serves both groups.
+        sign = 1.0 if codes[i] == 1 else -1.0
+        f = sign * polynomial(c, m)
+        e = exp_nonpositive(-abs(f))
+        a, b = 1.0 + e, 2.0 + e
+        q = 1.0 / (a * b)
+        nb[i] = max(-f, 0.0) + log1p_unit(e, q * a)
+        wrong = (e if f >= 0.0 else 1.0) * (q * b)
+        h = polynomial(ci, m) * weight_of(weight, i)
+        f -= h * wrong / max(1.0 - h * wrong * (1.0 - wrong), 1e-3)
+        e = exp_nonpositive(-abs(f))
+        xb[i] = max(-f, 0.0) + log1p_unit(e, 1.0 / (2.0 + e))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -416,17 +414,15 @@ def pair_losses_chunk(start, stop, rows, weights, inverse, likes, inside, outsid
 def bound_chunk(start, stop, s, mean, inverse, limit, out):
     """out ← limit·tanh((s − mean)·inverse/limit)."""
     inverse /= limit
-    for block in range(start, stop, STRETCH):
-        end = min(block + STRETCH, stop)
-        sb, ob = s[block:end], out[block:end]
-        for i in range(end - block):
-            x = (sb[i] - mean) * inverse
-            size = abs(x)
-            e = exp_nonpositive(-2.0 * size)
-            large = (1.0 - e) / (1.0 + e)
-            near = x * (1.0 - _THIRD * x * x)
-            far = large if x >= 0.0 else -large
-            ob[i] = limit * (near if size < _SMALL else far)
+    sb, ob = s[start:stop], out[start:stop]
+    for i in range(len(sb)):
+        x = (sb[i] - mean) * inverse
+        size = abs(x)
+        e = exp_nonpositive(-2.0 * size)
+        large = (1.0 - e) / (1.0 + e)
+        near = x * (1.0 - _THIRD * x * x)
+        far = large if x >= 0.0 else -large
+        ob[i] = limit * (near if size < _SMALL else far)
 
 
 @jit
@@ -450,14 +446,12 @@ def unbound_chunk(start, stop, s, t, weight, mean, inverse, limit, taken, gradie
     """gradient ← inverse·(h − ω·(constant + along·z)), `taken` the constant and along."""
     constant, along = taken
     square = 1.0 / (limit * limit)
-    for block in range(start, stop, STRETCH):
-        end = min(block + STRETCH, stop)
-        sb, tb, gb = s[block:end], t[block:end], gradient[block:end]
-        wb = part(weight, block, end)
-        for i in range(end - block):
-            h = gb[i] * (1.0 - tb[i] * tb[i] * square)
-            z = (sb[i] - mean) * inverse
-            gb[i] = inverse * (h - weight_of(wb, i) * (constant + along * z))
+    sb, tb, gb = s[start:stop], t[start:stop], gradient[start:stop]
+    wb = part(weight, start, stop)
+    for i in range(len(sb)):
+        h = gb[i] * (1.0 - tb[i] * tb[i] * square)
+        z = (sb[i] - mean) * inverse
+        gb[i] = inverse * (h - weight_of(wb, i) * (constant + along * z))
 
 
 @piece

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Tables that rows are gathered on before these are added up.
 _TABLES = 64
+# Rows up to which NumPy does as well as a kernel that would have to be compiled first.
+_FEW = 8192
 
 
 def moments(values, weight):
@@ -28,7 +30,10 @@ def moments(values, weight):
     shift = float(values[0]) if len(values) else 0.0
 
     def sums():
-        return run_chunks(chunks.moments_chunk, len(values), 3, (values, weight, shift))
+        if len(values) > _FEW:
+            return run_chunks(chunks.moments_chunk, len(values), 3, (values, weight, shift))
+        x, w = values - shift, np.ones(len(values)) if weight is None else weight
+        return np.array([w.sum(), (w * x).sum(), (w * x * x).sum()])
 
     out = sums()
     if not out[0]:  # a shard without rows, or without weight
@@ -51,6 +56,12 @@ def bound_scores(s, mean: float, inverse: float, limit: float):
 
 def unbound_gradient(rows, s, mean: float, inverse: float, limit: float, gradient) -> None:
     """From ∂/∂t to ∂/∂s, in place, of rows at t; mean and spread of s move with it."""
+    if len(s) <= _FEW:
+        z = (s - mean) * inverse
+        gradient *= 1.0 - rows.s * rows.s / (limit * limit)
+        plain, along = rows.sums.add(np.array([gradient.sum(), (gradient * z).sum()])) / rows.n
+        gradient[:] = inverse * (gradient - numpy_passes.weights_of(rows) * (plain + along * z))
+        return
     weight = rows.weight if len(rows.weight) else None
     scale = (mean, inverse, limit)
     sums = run_chunks(chunks.bound_sums_chunk, len(s), 2, (s, rows.s, *scale, gradient))
@@ -61,8 +72,7 @@ def unbound_gradient(rows, s, mean: float, inverse: float, limit: float, gradien
 
 def deposit(t, place, weight, limit: float, places: int, width: int):
     """Weights of rows at (place, t) on a table of nodes, (places, width): see `chunks`."""
-    weight = weight if len(weight) else None
-    arguments = (t, place, weight, limit, width)
+    arguments = (t, place, weight if len(weight) else None, limit, width)
     # A table for each chunk: few chunks, however many rows there are.
     chunk = max(CHUNK, -(-len(t) // _TABLES))
     out = run_chunks(chunks.deposit_chunk, len(t), places * width, arguments, chunk=chunk)
@@ -71,8 +81,7 @@ def deposit(t, place, weight, limit: float, places: int, width: int):
 
 def add_slopes(t, place, weight, limit: float, table, scale: float, gradient) -> None:
     """gradient += scale·ω·∂table/∂t at (place, t), for a table as of `deposit`."""
-    weight = weight if len(weight) else None
-    arguments = (t, place, weight, limit, table, scale)
+    arguments = (t, place, weight if len(weight) else None, limit, table, scale)
     run_chunks(chunks.slope_chunk, len(t), 0, arguments, (gradient,))
 
 
