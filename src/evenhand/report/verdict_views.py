@@ -175,9 +175,9 @@ def _needed_words(verdict: Verdict) -> str:
     if any(c.note for c in verdict.clauses if c.judged == OPEN):
         return "More rows would not decide some of them (see the notes)."
     if not verdict.needed <= 1000 * verdict.n:
-        return f"A thousand times the {verdict.unit} would not decide if the estimates are true."
+        return f"A thousand times the {verdict.unit} would not decide if the estimates are right."
     return (
-        f"If the estimates are the truth, about {_round(verdict.needed)} {verdict.unit} would "
+        f"If the estimates are right, about {_round(verdict.needed)} {verdict.unit} would "
         f"decide (there are {verdict.n:,})."
     )
 

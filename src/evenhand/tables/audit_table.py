@@ -40,8 +40,8 @@ def audit_table(
 
     The engine that holds the table runs two light queries, for the ends of the grid and a sample of
     200,000 scores and targets, and one that counts rows by bins of score and target and group. The
-    audit is made from these counts (:class:`Cells`). No row leaves the engine but the sample, of
-    two columns; a table of fewer than 400,000 rows is its own sample.
+    audit is made from these counts (:class:`Cells`). Only the sample, of two columns, leaves the
+    engine; a table of fewer than 400,000 rows is its own sample.
 
     Parameters
     ----------
