@@ -71,7 +71,8 @@ groups = pd.DataFrame(
 )
 crossed = eh.audit(table["loss"], table["premium"], sensitive_features=groups)
 for part, measure in crossed.parts("independence").items():
-    print(f"{part:38} {measure.shown:.4f} ± {measure.stderr:.4f}")
+    low, high = measure.interval
+    print(f"{part:38} {measure.shown:.4f} ({low:.4f} to {high:.4f})")
 
 # %%
 # To hand it on

@@ -244,8 +244,8 @@ def league_section(table: Any, league: str) -> str:
 
 Ranks are among the rivals and the recommended model; a method that does not get down to a bound is
 last there. In {good} of {total} cells ({good / total:.0%}) no rival is ahead of `FairRegressor` by
-more than one standard error, and {met_text} (or meets a bound that it does not). Every comparison
-in which a rival is ahead at all, the clearest first (at most twelve; there are {len(ahead)}):
+more than one standard error, and {met_text} (or meets a bound that it does not). The comparisons in
+which a rival is ahead at all, the clearest first ({min(len(ahead), 12)} of {len(ahead)}):
 
 {losing}
 

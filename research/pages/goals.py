@@ -231,9 +231,9 @@ def goals() -> str:
     lines["Time and memory"] += [_speed_line(name, what) for name, what in SPEEDS.items()]
     for title, body in lines.items():
         parts += [f"### {title}", table(HEAD, body)]
-    body = [line for each in lines.values() for line in each]
+    body = [line for each in lines.values() for line in each if line[1] != "none is promised"]
     met = sum(not line[2].startswith("**") for line in body)
-    return "\n\n".join([f"**{met} of {len(body)} goals are met in all cases.**", *parts])
+    return "\n\n".join([f"**{met} of {len(body)} goals are met.**", *parts])
 
 
 def _line(goal: Goal) -> list[str]:

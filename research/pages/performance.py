@@ -61,7 +61,7 @@ def roofline(rows: list[Row]) -> str:
         " groups). Operations are counted in the compiled code; the floor is the larger of"
         " moving the bytes at the bandwidth of a copy and of the operations at the pace of a"
         " matrix product, both measured in the same run. An LSPC evaluation is the first four"
-        " passes; a logistic one is the mean and spread, one Hessian pass a Newton step (two or"
+        " passes; a logistic one is the mean and spread, one Hessian pass per Newton step (two or"
         " three from a warm start) and the gradient.\n\n"
         + table(["pass", "time per row", "bytes, operations, rates"], body)
     )
@@ -89,10 +89,11 @@ def audits() -> str:
     body = []
     for r in read_table("audit_speed"):
         value = float(r["value"])
-        body.append([r["what"], f"{value:.3g}", r["goal"], say_met(value, r["goal"])])
+        shown = f"{float(f'{value:.3g}'):,g}"
+        body.append([r["what"], shown, r["goal"], say_met(value, r["goal"])])
     return (
-        "## Audits\n\nCPU time on one thread, which other work on the machine changes less than the"
-        " clock on the wall.\n\n" + table(["what", "value", "goal", "met"], body)
+        "## Audits\n\nCPU time on one thread, which other work on the machine changes less than"
+        " wall-clock time.\n\n" + table(["what", "value", "goal", "met"], body)
     )
 
 
@@ -271,7 +272,7 @@ def devices() -> str:
         "of the same machine. "
         "The last column counts in times of reading score, group and target three times at the "
         "measured bandwidth; goals were 2.5 (two groups, warm), 5 (two groups, cold) and 5 (five "
-        "groups, warm). Times a row on two cores over those on the GPU, warm (goal 150): "
+        "groups, warm). Times per row on two cores over those on the GPU, warm (goal 150): "
         + "; ".join(faster)
         + "."
     )

@@ -79,6 +79,11 @@ class FairnessObjective:
     value : float
         Ĩ in training at the last round with a fairness term; NaN before.
 
+    See Also
+    --------
+    evenhand.FairnessRegularizer
+    evenhand.FairPostprocessor
+
     Examples
     --------
     >>> import numpy as np, evenhand as eh

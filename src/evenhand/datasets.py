@@ -104,6 +104,17 @@ def load_gpa2(*, include_sensitive: bool = False) -> Dataset:
     -------
     Dataset
         Target `colgpa`; groups "white" (3,829), "black" (229), "other" (79).
+
+    See Also
+    --------
+    evenhand.datasets.make_bivariate_normal
+    evenhand.audit
+
+    Examples
+    --------
+    >>> from evenhand.datasets import load_gpa2
+    >>> load_gpa2().X.shape
+    (4137, 8)
     """
     table = np.genfromtxt(io.BytesIO(_read_packaged_gpa2()), delimiter=",", names=True)
     names = ("sat", "verbmath", "hsize", "hsizesq", "hsrank", "hsperc", "athlete", "female")
@@ -178,7 +189,9 @@ def make_bivariate_normal(
     covariances: ArrayLike = (((1.0, 0.7), (0.7, 1.0)), ((1.0, 0.4), (0.4, 0.8))),
     random_state: Any = None,
 ) -> SyntheticData:  # fmt: skip
-    """A ~ shares, (Y, S) | A = k ~ N(means_k, covariances_k): the joint distribution of the paper.
+    """Draw targets, scores and groups from the joint distribution of the paper.
+
+    A ~ shares, (Y, S) | A = k ~ N(means_k, covariances_k).
 
     Differences in means are differences in base rate (of Y) and in score (of S); differences in
     covariance are differences in how accurate the score is.
@@ -200,6 +213,11 @@ def make_bivariate_normal(
     -------
     SyntheticData
         ``y, s, a``.
+
+    See Also
+    --------
+    evenhand.datasets.load_gpa2
+    evenhand.independence
 
     Examples
     --------

@@ -192,9 +192,8 @@ def audit(
     ----------
     y_true : (n,) array or None, or Cells
         Targets; without them only independence can be measured. Or :class:`Cells`, which hold all
-        that is needed of targets, scores, groups, weights and frequencies; these must then be left
-        out, as must `cluster`, `controls`, `exposure` and `loss`, for which there would have to be
-        rows.
+        that is needed of targets, scores, groups, weights and frequencies. Leave these out then,
+        and also `cluster`, `controls`, `exposure` and `loss`, which need rows.
     y_pred : (n,) array, or a dict or frame of such columns
         Scores. Several columns give an :class:`AuditSet`, one audit per model.
     sensitive_features : array, series, frame, Proxy or Continuous

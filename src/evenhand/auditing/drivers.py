@@ -393,8 +393,8 @@ def drivers(
     reference : str
         Group that gaps are taken from: "largest", or a label.
     n_values : int
-        Everybody gets the same so many values of the feature, spread evenly over all rows in its
-        order, and the score is the mean over them.
+        How many values of the feature everybody is given in turn, spread evenly over the rows in
+        its order; the score is the mean over them.
     estimator, confidence_level, random_state
         As for :func:`audit`.
 

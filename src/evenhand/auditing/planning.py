@@ -33,7 +33,7 @@ def rows_needed(
     *,
     tolerance: float | None = None,
 ) -> int:
-    """n = λ / (2·effect·H(A)): rows that tell a normalized information from 0.
+    """Return how many rows tell a normalized information from 0: n = λ / (2·effect·H(A)).
 
     A test with d degrees of freedom sees an information I in n rows with the noncentrality 2nI, and
     λ is where its power is the one asked for. From a tolerance v₀, rows that put the one-sided

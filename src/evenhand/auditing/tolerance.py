@@ -71,16 +71,16 @@ class Tolerance:
         Groups of a smaller share of the rows are judged together.
     **clauses : number, or (low, high)
         For `independence`, `separation`, `sufficiency` and `conditional` (independence among people
-        with the same `controls`) the largest normalized information, above 0 and below 1. So for
-        `drift`, the largest rise of a criterion over time, which :func:`monitor` judges. For
+        with the same `controls`) the largest normalized information, above 0 and below 1. `drift`
+        is the largest rise of a criterion over time, which :func:`monitor` judges. For
         `smd`, `mean_difference`, `mean_ratio`, `actual_expected`, `actual_expected_ratio`,
         `impact_ratio` and `odds_ratio` the range of every group's number, and for `adjusted_gap`
         and `adjusted_percent` that of the gap which the `controls` of the audit leave, in units of
-        the score and in percent; None leaves an end open. So for `mean_residual`,
-        `calibration_slope`, `mae_ratio` and `rmse_ratio` (against the reference) and `dsm`, the
+        the score and in percent; None leaves an end open. A range also for `mean_residual`,
+        `calibration_slope`, `mae_ratio` and `rmse_ratio` (against the reference) and for `dsm`, the
         mean of s/σ_s − y/σ_y in the group less that of all rows, where one number limits the
-        absolute value; for `kolmogorov_smirnov` and `wasserstein`, the distance of the group's
-        scores from those of all others, the largest one.
+        absolute value. For `kolmogorov_smirnov` and `wasserstein` the largest distance of the
+        group's scores from those of all others.
 
     See Also
     --------

@@ -98,7 +98,7 @@ def word_for(variable: str) -> str:
 
 @dataclass(frozen=True)
 class Criterion:
-    """Information = H(A | given) − H(A | joint), normalized by H(A | given).
+    """What a score must not reveal: H(A | given) − H(A | joint), as a share of H(A | given).
 
     Words that are left out are made from those of the variables.
 

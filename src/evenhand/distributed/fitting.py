@@ -87,6 +87,21 @@ def fit(
     ------
     WorkerLostError
         Where a worker died or did not answer.
+
+    See Also
+    --------
+    evenhand.FairRidge
+    evenhand.FairGLM
+
+    Examples
+    --------
+    >>> import dask.dataframe, distributed, evenhand as eh
+    >>> from evenhand.distributed import fit
+    >>> client = distributed.Client("scheduler:8786")  # doctest: +SKIP
+    >>> claims = dask.dataframe.read_parquet("s3://claims/2026/")  # doctest: +SKIP
+    >>> model = fit(
+    ...     eh.FairRidge(), claims, client, y="loss", sensitive_features="sex"
+    ... )  # doctest: +SKIP
     """
     if not isinstance(estimator, FairLinear):
         raise TypeError(

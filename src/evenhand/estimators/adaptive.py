@@ -89,8 +89,9 @@ _FALLING = -0.99
 
 
 class Adaptive:
-    """Ĥ(A|Z) = (1 − λ) · in-sample + λ · leave-one-out log loss of a ladder of bases, pooled.
+    """The estimator "auto": a ladder of classifiers, averaged by how well each one predicts.
 
+    Ĥ(A|Z) = (1 − λ) · in-sample + λ · leave-one-out log loss, with
     λ = 1 − tr S² / 2 tr S for a fit with the smoothing matrix S.
 
     Notes

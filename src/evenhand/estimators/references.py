@@ -411,7 +411,9 @@ def _log_mean(count: NDArray[np.int64], mass: Array, least: float) -> Array:
 
 @dataclass(frozen=True)
 class Fourier:
-    """H(A|Z) = −mean log ρ(aᵢ|zᵢ), ρ fitted on random Fourier features of the *other* folds.
+    """Entropies by logistic regression on random Fourier features, fitted to the *other* folds.
+
+    H(A|Z) = −mean log ρ(aᵢ|zᵢ), with ρ the regression that has not seen row i.
 
     Parameters
     ----------

@@ -577,7 +577,7 @@ def independence(
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
-    """I(S;A) / H(A): how much a prediction tells about the group.
+    """How much a prediction tells about the group: I(S;A) / H(A).
 
     Parameters
     ----------
@@ -651,7 +651,7 @@ def separation(
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
-    """I(S;A|Y) / H(A|Y): what a prediction tells about the group beyond the true outcome.
+    """What a prediction tells about the group beyond the true outcome: I(S;A|Y) / H(A|Y).
 
     Parameters
     ----------
@@ -701,7 +701,7 @@ def sufficiency(
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
-    """I(Y;A|S) / H(A|S): what the true outcome tells about the group beyond the prediction.
+    """What the true outcome tells about the group beyond the prediction: I(Y;A|S) / H(A|S).
 
     Parameters
     ----------

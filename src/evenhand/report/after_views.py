@@ -58,9 +58,9 @@ def drivers_view(result: Drivers) -> View:
             "the interval excludes 0", result._columns(), "drivers.csv",
         ),
         *([Note(f"{more} more features have smaller parts.")] if more else []),
-        Note(f"The parts add up to all but {number(result.remainder, 3)} of the gap: what several "
-             "features do together is counted for each of them or for none. Parts of a criterion "
-             "do not add up."),
+        Note(f"The sum of the parts differs from the gap by {number(result.remainder, 3)}, as what "
+             "several features do together is counted for each of them or for none. Parts of a "
+             "criterion do not add up."),
         *map(Note, result.notes),
     )  # fmt: skip
 

@@ -106,6 +106,11 @@ class About:
     note : str
         Anything else that a reader should know.
 
+    See Also
+    --------
+    evenhand.Audit
+    evenhand.report.write_pack
+
     Examples
     --------
     >>> from evenhand.report import About

@@ -74,7 +74,7 @@ def _impact_notes(impact: Impact) -> list[str]:
         f"{group_name(impact.reference)}."
     ]
     if impact.cutoffs:
-        where = ", ".join(f"{name} = {number(c)}" for name, c in impact.cutoffs.items())
+        where = ", ".join(f"{name.split()[0]} = {number(c)}" for name, c in impact.cutoffs.items())
         notes.append(
             "Impact and odds ratios compare the shares of people with a favorable score, on the "
             f"good side of a cutoff ({where})."
@@ -161,9 +161,9 @@ def _reason(verdict: Verdict) -> str:
     count = {word: sum(c.judged == word for c in verdict.clauses) for word in LIMITS}
     total = len(verdict.clauses)
     if verdict.outcome == "pass":
-        return f"All {total} tests show a value within its limit."
+        return f"Tests that show a value within its limit: {total} of {total}."
     if verdict.outcome == "fail":
-        return f"{count[VIOLATED]} of {total} tests show a value outside its limit."
+        return f"Tests that show a value outside its limit: {count[VIOLATED]} of {total}."
     return (
         f"For {count[OPEN]} of {total} tests there is not enough data to tell whether the value is "
         f"within its limit. No test shows a value outside. {_needed_words(verdict)}"
@@ -175,9 +175,9 @@ def _needed_words(verdict: Verdict) -> str:
     if any(c.note for c in verdict.clauses if c.judged == OPEN):
         return "More rows would not decide some of them (see the notes)."
     if not verdict.needed <= 1000 * verdict.n:
-        return f"A thousand times the {verdict.unit} would not decide if the estimates are true."
+        return f"A thousand times the {verdict.unit} would not decide if the estimates are right."
     return (
-        f"If the estimates are the truth, about {_round(verdict.needed)} {verdict.unit} would "
+        f"If the estimates are right, about {_round(verdict.needed)} {verdict.unit} would "
         f"decide (there are {verdict.n:,})."
     )
 

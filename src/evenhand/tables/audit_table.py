@@ -40,8 +40,8 @@ def audit_table(
 
     The engine that holds the table runs two light queries, for the ends of the grid and a sample of
     200,000 scores and targets, and one that counts rows by bins of score and target and group. The
-    audit is made from these counts (:class:`Cells`). No row leaves the engine but the sample, of
-    two columns; a table of fewer than 400,000 rows is its own sample.
+    audit is made from these counts (:class:`Cells`). Only the sample, of two columns, leaves the
+    engine; a table of fewer than 400,000 rows is its own sample.
 
     Parameters
     ----------
@@ -182,6 +182,22 @@ def cells_of(table: Any, *, edges: Edges | int | None = None, **names: Any) -> C
         :func:`audit_table`; `bands`, a mapping of column → edges, cuts sensitive columns of numbers
         or dates as :func:`evenhand.bands` does; people are counted by columns in `keys` before
         their groups.
+
+    Returns
+    -------
+    Cells
+
+    See Also
+    --------
+    evenhand.Cells
+    evenhand.audit_table
+
+    Examples
+    --------
+    >>> from evenhand.tables import cells_of
+    >>> table = {"score": [1.0, 2.0, 3.0, 4.0], "sex": ["f", "m", "f", "m"]}
+    >>> cells_of(table, y_true=None, y_pred="score", sensitive_features="sex").n
+    4
     """
     columns = columns_of(**names)
     with waiting("Looking at the table") as say:

@@ -193,6 +193,11 @@ class FairnessLoss(nn.Module):
         :class:`evenhand.FairnessRegularizer`, on the CPU in float64, where tensors of other devices
         are copied to. "auto" takes the first where it can.
 
+    See Also
+    --------
+    evenhand.FairnessRegularizer
+    evenhand.FairPostprocessor
+
     Notes
     -----
     A batch in which nothing can be compared, because it has rows of one group only or because its

@@ -112,8 +112,7 @@ def load(path: Any) -> Any:
     """Read a model that `model.save` or ``evenhand frontier`` wrote.
 
     Every field is checked, and nothing is executed. Predictions equal those of the model that was
-    saved. What trees a model stands on come back as arrays that predict, and cannot be fitted
-    again.
+    saved. Trees inside a model come back as arrays that predict; they cannot be fitted again.
 
     Parameters
     ----------

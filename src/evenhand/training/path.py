@@ -263,7 +263,8 @@ class FairnessPath(Tabled):
         Parameters
         ----------
         max_unfairness : float
-            Largest normalized information allowed, in [0, 1].
+            Largest normalized information allowed, in [0, 1]. Met on average: on new people up to
+            half of such models exceed it, unless `certify`.
         min_accuracy : float
             Smallest held-out accuracy allowed: R², or what else the path measures, such as D².
         criterion : {"independence", "separation", "sufficiency"}, optional

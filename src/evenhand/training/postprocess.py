@@ -98,8 +98,8 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
     group_features : {"posterior", "attribute"} or None
         "attribute" gives each recorded group its own map: the fairest result for the accuracy,
         but it treats two people who differ only in group differently on purpose, which the law of
-        many places forbids for some decisions (credit, insurance, hiring) and requires nobody to
-        ask for the attribute otherwise. "posterior" maps by the probability of each group given
+        many places forbids for some decisions (credit, insurance, hiring); and `predict` then
+        needs everybody's group. "posterior" maps by the probability of each group given
         the features: nobody is asked for their group when scored, yet it still acts on an estimate
         of it, so it answers the practical problem of a missing attribute and not the ethical
         question of whether groups may be treated differently. None applies one map to everybody,
