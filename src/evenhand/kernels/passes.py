@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Tables that rows are gathered on before these are added up.
 _TABLES = 64
 # Rows up to which NumPy does as well as a kernel that would have to be compiled first.
-_FEW = 8192
+_FEW = 1024
 
 
 def moments(values, weight):
