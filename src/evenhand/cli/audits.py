@@ -336,7 +336,7 @@ class Clauses(group.Cutoffs):
     )
     reference: str = option("The group that others are compared with.", default="largest")
     level: float = option("Chance of a wrong verdict.", default=0.05)
-    smallest: float = option("Groups of a smaller share are not judged.", default=0.02)
+    smallest: float = option("Groups of a smaller share are judged together.", default=0.02)
 
 
 @command

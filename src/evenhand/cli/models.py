@@ -128,7 +128,7 @@ class Request(group.Group):
     min_accuracy: float | None = option(
         "Choose the fairest model of at least this R² (D², for models of a deviance)."
     )
-    certify: bool = option("Judge by bounds that allow for having picked the best.", default=False)
+    certify: bool = option("Make the limit hold on new people; else many exceed it.", default=False)
 
     @property
     def given(self) -> bool:
@@ -182,12 +182,12 @@ def frontier(
     column per level. All numbers are measured on rows the models were not fitted to.
 
     For example: evenhand frontier train.csv --target y --sensitive race --criterion separation
-    --max-unfairness 0.01 --out fair/
+    --max-unfairness 0.01 --certify --out fair/
 
     Then: evenhand predict fair/model.json new.csv --out scored.csv
 
     For claims: evenhand frontier policies.csv --model glm-poisson --target claims --exposure years
-    --sensitive sex --max-unfairness 0.01 --out fair/
+    --sensitive sex --max-unfairness 0.01 --certify --out fair/
 
     With boosted trees: evenhand frontier train.csv --model xgboost --target y --sensitive race
     --group-features posterior --out fair/
