@@ -173,22 +173,22 @@ class FairnessLoss(nn.Module):
 
     Parameters
     ----------
-    criterion : {"independence", "separation", "sufficiency"}
-    n_groups : int
+    criterion : {"independence", "separation", "sufficiency"}, default "independence"
+    n_groups : int, default 2
         Groups there are in all; a batch need not hold each of them.
-    classifier : {"batch", "running"}
+    classifier : {"batch", "running"}, default "batch"
         "batch" refits the classifier of the group in each batch, to the optimum. "running" keeps
         it and moves it a step at a time: less noise in small batches, and a value that is not too
         high in them, but a gradient against a classifier that lags behind.
-    basis : {"quadratic", "linear", "degree3"}
+    basis : {"quadratic", "linear", "degree3"}, default "quadratic"
         φ of the standardized score and target.
-    kappa : "auto" or positive float
+    kappa : "auto" or positive float, default "auto"
         Ridge penalty of the classifier on a sum over rows; "auto" is 0.001.
-    score_map : {"auto", "tanh", "raw"}
+    score_map : {"auto", "tanh", "raw"}, default "auto"
         What the classifier sees of standardized score and target z: 1.5·tanh(z/1.5) ("auto") or z.
-    momentum : float
+    momentum : float, default 0.1
         Share of the newest batch in the running classifier.
-    backend : {"auto", "kernels", "triton"}
+    backend : {"auto", "kernels", "triton"}, default "auto"
         "triton" are fused kernels for float32 and shorter, on a GPU; "kernels" those of
         :class:`evenhand.FairnessRegularizer`, on the CPU in float64, where tensors of other devices
         are copied to. "auto" takes the first where it can.
