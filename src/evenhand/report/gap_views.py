@@ -77,7 +77,7 @@ def gap_sentence(gap: AdjustedGap) -> str:
     if not gap.is_estimated:
         return f"Scores of {group} are not compared with those of {reference}: {gap.note}."
     in_percent = gap.ratio_percent.value == gap.ratio_percent.value
-    sign, unit, of = ("%", " points", "_percent") if in_percent else ("", "", "")
+    sign, unit, of = ("%", " percentage points", "_percent") if in_percent else ("", "", "")
     raw, explained, left = (getattr(gap, f"{n}{of}") for n in ("raw", "explained", "adjusted"))
     alike = gap.ratio_percent if in_percent else left
     sizes = (abs(part.value) for part in (alike, raw, explained, left))
@@ -140,7 +140,7 @@ def _conditional_note(result: Conditional) -> str:
         f"{result.estimand}, in % of that expected score; explained is the rest of the gap. The "
         "reference is weighted to the controls of each group; the largest difference left is "
         f"{fixed(result.balance.largest, 3)} standard deviations. Information through "
-        f"{result.summary}; p by {result.test}."
+        f"{result.summary}; p by {result.test.replace('slices of c', 'slices of the control')}."
     )
     if result.left_out:
         why = "; ".join(f"{clean(name)}, {reason}" for name, reason in result.left_out.items())
