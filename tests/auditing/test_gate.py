@@ -254,3 +254,11 @@ def test_assumption_is_checked_and_kept():
         eh.Proxy([0.2, 0.8], ["a", "b"], assume="both")
     proxy = eh.Proxy([0.2, 0.8, 0.5], ["a", "b"], assume="group")
     assert proxy[np.array([0, 2])].assume == "group"
+
+
+def test_numbers_that_a_gap_has_made_floats_are_likely_the_same():
+    y, s, a = draw()
+    codes = np.where(a == "b", "1", "0")
+    mixed = np.where(np.arange(len(a)) % 2, codes, np.char.add(codes, ".0"))
+    named = "The labels '1' and '1.0' are likely the same group"
+    assert named in " ".join(str(judge(y, s, mixed)).split())

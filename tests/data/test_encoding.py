@@ -110,3 +110,13 @@ def test_object_columns_are_what_they_hold():
     assert (column.kind, column.missing, column.fill) == ("number", True, 2.0)
     array = np.array([["a", 1.0], ["b", 2.0]] * 10, dtype=object)
     assert [c.kind for c in eh.TableEncoder().fit(array).columns_] == ["category", "number"]
+
+
+def test_codes_that_a_gap_has_made_floats_are_the_same_levels():
+    codes = pd.Series([1, 2, 3] * 20 + [4])
+    encoder = eh.TableEncoder().fit(pd.DataFrame({"zone": codes.astype(str)}))
+    assert "zone=(other)" in encoder.get_feature_names_out()
+    expected = encoder.transform(pd.DataFrame({"zone": codes}))
+    np.testing.assert_array_equal(
+        encoder.transform(pd.DataFrame({"zone": codes.astype(float)})), expected
+    )

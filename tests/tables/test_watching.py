@@ -190,6 +190,12 @@ def test_what_an_engine_cannot_use(frame, files, tmp_path):
         eh.monitor(path, period=None, **NAMES)
     with pytest.raises(ValueError, match="has no column 'nobody'"):
         eh.monitor(path, cluster="nobody", **NAMES)
+    names = np.where(frame.index % 2, "Monday", "Friday")
+    turns = pd.Categorical(names, ["Monday", "Friday"], ordered=True)
+    with pytest.raises(
+        ValueError, match=r"whose names sort as they do, got \['Monday', 'Friday'\]"
+    ):
+        eh.monitor(frame.assign(day=turns), period=None, **NAMES)
     holes = frame.assign(day=frame["day"].where(frame.index > 9))
     holes.to_parquet(tmp_path / "holes.parquet")
     with pytest.raises(ValueError, match="`time` must be given in every row: 10 are missing"):

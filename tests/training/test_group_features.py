@@ -247,7 +247,7 @@ def test_columns_of_an_attribute_in_another_order_are_refused(regression):
     X, y, a = regression
     flags = pd.DataFrame({"old": a % 2, "urban": np.arange(len(a)) % 2})
     model = FairRidge(group_features="attribute").fit(X, y, sensitive_features=flags)
-    with pytest.raises(ValueError, match=r"columns in the order of fit, \['old', 'urban'\], got"):
+    with pytest.raises(ValueError, match=r"have the column order \['old', 'urban'\], got"):
         model.predict(X, sensitive_features=flags[["urban", "old"]])
     expected = model.predict(X, sensitive_features=flags)
     np.testing.assert_array_equal(model.predict(X, sensitive_features=flags.to_numpy()), expected)

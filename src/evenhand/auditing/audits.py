@@ -31,7 +31,6 @@ from .._core.validation import (
     warn_user,
 )
 from ..data.bands import Continuous
-from ..data.columns import split_columns
 from ..data.criteria import complete, measurable
 from ..data.encoding import CONSTANT, Control, Controls, refuse_none
 from ..data.groups import MAX_GROUPS, Proxy
@@ -117,10 +116,11 @@ def _read_attributes(sensitive_features: Any) -> dict[str, Any]:
     columns = _named_columns(sensitive_features, "sensitive_features")
     if columns is None:
         native = read_native(sensitive_features, "sensitive_features")
-        other = isinstance(native, Proxy | Continuous | nw.Series)
-        if not other and as_array(native, "sensitive_features").ndim == 2:
-            split = split_columns(native, "sensitive_features", "attribute")
-            columns = {str(name): column for name, column in split}
+        if not isinstance(native, Proxy | Continuous | nw.Series):
+            masked = isinstance(native, np.ma.MaskedArray)
+            array = native if masked else as_array(native, "sensitive_features")
+            if array.ndim == 2:
+                columns = {f"attribute {j}": column for j, column in enumerate(array.T)}
     if columns is None or len(columns) < 2:
         return {}
     # An Arrow column or an array does not know its name; a dict of one keeps it.

@@ -140,9 +140,8 @@ def metric_by_group(
     moments = GroupMoments(
         # A group may have this name, too.
         (*labels, OVERALL if OVERALL not in labels else f"{OVERALL} (all rows)"),
-        np.append(groups.shares, 0.0),
-        np.append(groups.counts, groups.n_known), size, groups.n_effective,
-        None if groups.cluster is None else groups.n_units, ("value",),
+        np.append(groups.shares, 0.0), np.append(groups.counts, groups.n_known), size,
+        groups.n_effective, None if groups.cluster is None else groups.n_units, ("value",),
         value[None], covariance[None, :, None, :], third[None, None, None, :], {},
     )  # fmt: skip
     compared = Comparison(audited.scaled(moments), ref, SMALLEST, confidence_level)

@@ -29,6 +29,7 @@ from .._core.validation import (
     refuse_masked,
 )
 from .columns import missing_rows, read_values, split_columns
+from .labels import whole
 
 # A level seen in fewer rows cannot be told from noise; rarer ones share "other".
 MIN_LEVEL_ROWS = 10
@@ -363,7 +364,8 @@ def read_numbers(column: Any, name: str, absent: Mask) -> Matrix | None:
 
 def read_texts(column: Any, absent: Mask) -> NDArray[Any]:
     values = list(column) if isinstance(column, np.ndarray) else column.to_list()
-    return np.array([None if gap else str(v) for v, gap in zip(values, absent, strict=True)])
+    # One gap in a file makes 1.0 of every code 1.
+    return np.array([None if gap else str(whole(v)) for v, gap in zip(values, absent, strict=True)])
 
 
 def encode(table: Any, columns: Sequence[Column]) -> tuple[Matrix, dict[str, int]]:

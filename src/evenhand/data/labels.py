@@ -338,7 +338,7 @@ def _look(label: str) -> str:
     """What labels that look alike share: no case, no accents, nothing that is not seen."""
     text = unicodedata.normalize("NFKD", label).casefold().translate(_LOOKS)
     seen = (c for c in text if unicodedata.category(c) not in ("Cf", "Mn", "Cc"))
-    return " ".join("".join(seen).split())
+    return " ".join("".join(seen).split()).removesuffix(".0")
 
 
 def doubtful_labels(labels: Sequence[str]) -> Iterator[str]:

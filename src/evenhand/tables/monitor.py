@@ -67,15 +67,10 @@ def absent(names: Sequence[str], period: str | None) -> list[str]:
         return []
     first, last = _first_day(names[0], period), _first_day(names[-1], period)
     # No month is shorter than 28 days, so that none is stepped over.
-    step = {"day": 1, "week": 7}.get(period, 28)
-    days = range(0, (last - first).days, step)
-    all_names = dict.fromkeys(label_of(first + timedelta(k), period) for k in days)
-    there = set(names)
-    gone = [name for name in all_names if name not in there]
-    if not gone:
-        return []
+    days = range(0, (last - first).days, {"day": 1, "week": 7}.get(period, 28))
+    gone = sorted({label_of(first + timedelta(k), period) for k in days} - set(names))
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
-    return [f"No rows in {', '.join(gone[:_NAMED])}{more}: left out."]
+    return [f"No rows in {', '.join(gone[:_NAMED])}{more}: left out."] if gone else []
 
 
 def _first_day(name: str, period: str) -> date:
@@ -90,6 +85,10 @@ def time_keys(rows: Any, time: str, period: str | None) -> dict[str, nw.Expr]:
     """Columns of text that tell the period of a row: parts of its date, or the value itself."""
     dtype, column = rows.collect_schema()[time], nw.col(time)
     if period is None:
+        if isinstance(dtype, nw.Enum):
+            named = [*name_periods([(str(v),) for v in dtype.categories], None).values()]
+            if named != sorted(named):
+                raise InputError("time", "be categories whose names sort as they do", named)
         keys = {time: column}
     elif dtype in (nw.Date, nw.Datetime) or column_kind(dtype) == "text":
         if column_kind(dtype) == "text":

@@ -87,8 +87,7 @@ class Membership:
         # Flags of two columns would be taken for one another.
         columns, order = (text.split(" × ") for text in (groups.name, self.name))
         if columns != order and sorted(columns) == sorted(order):
-            expected = f"have its columns in the order of fit, {order}"
-            raise InputError("sensitive_features", expected, columns)
+            raise InputError("sensitive_features", f"have the column order {order}", columns)
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
             raise InputError(

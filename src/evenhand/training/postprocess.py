@@ -414,12 +414,11 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
 
     def _fit_membership(self, X: Any, numbers: Any, groups: Groups, folds: list[Any]) -> Vector:
         """p of the training rows, out of fold for "posterior"."""
-        assert self.group_features is not None
-        refuse_measured(self.group_features, groups)
-        self._membership = Membership(
-            self.group_features, groups.labels, groups.shares, groups.name
-        )
-        if self.group_features == "attribute":
+        kind = self.group_features
+        assert kind is not None
+        refuse_measured(kind, groups)
+        self._membership = Membership(kind, groups.labels, groups.shares, groups.name)
+        if kind == "attribute":
             return self._membership.members(X, groups, groups.n_rows, None)
         X = classifier_input(self.group_classifier, X, numbers)
         self.group_classifier_, p = out_of_fold_groups(self.group_classifier, X, groups, folds)
