@@ -257,3 +257,10 @@ def test_a_group_named_overall_keeps_its_own_numbers():
     assert named.values == pytest.approx(
         {"overall" if k == "a" else k: v for k, v in plain.values.items()}
     )
+
+
+def test_a_metric_that_is_not_defined_in_a_group_says_so():
+    y, s, a, _ = draw()
+    rows = audit(np.where(a == "c", 0, y > 1), s, a)
+    with pytest.warns(UserWarning, match="No positive class"):
+        rows.by_group("average_precision_score")

@@ -211,3 +211,12 @@ def test_page_and_section_of_a_report(tmp_path):
     assert "Which features carry the gap" in report
     assert '"drivers":{"format":"evenhand.drivers"' in report
     assert "Which features carry" not in audit.to_html(tmp_path / "b.html").read_text()
+
+
+def test_scores_in_another_order_than_the_features_are_refused(linear):
+    model, X, a, _ = linear
+    scores = pd.Series(model.predict(X))[::-1]
+    with pytest.raises(
+        ValueError, match="`model_or_scores` must have its rows in the order of `X`"
+    ):
+        eh.drivers(scores, pd.DataFrame(X), sensitive_features=a)

@@ -792,3 +792,11 @@ def test_a_point_of_a_path_is_as_exact_as_its_noise_allows():
     # What it allows is a share of 1 + weight, up to a weight of 100.
     assert solver.path_tolerance(1e-9, 4_000, 100.0) == few
     assert 1001.0 * solver.path_tolerance(1e-9, 4_000, 1000.0) == pytest.approx(101.0 * few)
+
+
+def test_targets_in_another_order_than_the_features_have_no_score(regression):
+    X, y, a = regression
+    frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])])
+    model = FairRidge().fit(frame, y, sensitive_features=a)
+    with pytest.raises(ValueError, match="`y` must have its rows in the order of `X`"):
+        model.score(frame, pd.Series(y)[::-1])

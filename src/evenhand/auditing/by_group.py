@@ -127,10 +127,11 @@ def metric_by_group(
     if reference != OVERALL or OVERALL in labels:
         ref = find_reference(reference, labels, groups.shares, f", {OVERALL!r}")
     with warnings.catch_warnings():
-        # Of a group of one row scikit-learn warns, and says NaN.
-        warnings.simplefilter("ignore")
+        # Of a group of one row R² warns, and is NaN; what else is not defined may be a number.
+        warnings.filterwarnings("ignore", ".*less than two samples")
         parts = _Parts(rows, metric, with_overall=ref == len(labels))
         value = parts.values()
+        warnings.simplefilter("ignore")
         blocks, covariance, third = _leave_out(parts, value, seed)
         is_smooth = blocks is not None
         if not is_smooth:

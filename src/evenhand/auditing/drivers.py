@@ -60,8 +60,7 @@ class FeatureTable:
             # Narwhals matches rows by their index.
             self._frame = nw.maybe_reset_index(self._frame)
             self._columns = dict(frame_columns(self._frame))
-            self.names = list(self._columns)
-            self.n = len(self._frame)
+            self.names, self.n = list(self._columns), len(self._frame)
             return
         refuse_masked(X, "X")
         self.X = X.tocsc() if sparse.issparse(X) else np.asarray(X)
@@ -430,8 +429,8 @@ def drivers(
     level, seed = check_confidence_level(confidence_level), check_seed(random_state)
     table = FeatureTable(X)
     sample = _read_rows(
-        table, y_true, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster,
+        table, y_true, model_or_scores=model_or_scores, sensitive_features=sensitive_features,
+        sample_weight=sample_weight, cluster=cluster,
     )  # fmt: skip
     closing = close_paths(model_or_scores, table, sample, int(n_values), seed)
     whole = _Whole(

@@ -89,6 +89,7 @@ class ScoresWithGroups:
         self, X: Any, y: Any, sample_weight: Any, exposure: Any = None, **columns: Any
     ) -> float:
         """The accuracy at the predictions from `columns`."""
+        check_index(X=X, y=y, sample_weight=sample_weight, exposure=exposure)
         mean = self.predict(X, **columns)  # type: ignore[attr-defined]
         y = check_column(y, "y", len(mean))
         weight = check_weight(sample_weight, len(y))
