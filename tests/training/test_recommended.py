@@ -261,6 +261,8 @@ def test_a_certified_bound_is_met_by_the_end_of_the_interval():
     assert "at most 0.0" in sure.explanation_
     assert "with 95% confidence" in sure.explanation_
     assert "confidence" not in usual.explanation_
+    assert "exceeded it on new people" in " ".join(usual.explanation_.split())
+    assert "exceeded" not in sure.explanation_
     with pytest.raises(ValueError, match=r"for certain\. The closest is"):
         model(max_unfairness=1e-4, certify=True).fit(X, y, sensitive_features=a)
 

@@ -403,3 +403,8 @@ def test_given_a_constant_score_the_target_says_all_it_says_by_itself():
     )
     assert given.value(np.zeros(600)) == pytest.approx(alone.value(y), rel=0.01)
     assert alone.value(np.zeros(600)) == 0.0
+
+
+def test_a_bound_term_names_itself():
+    bound = FairnessRegularizer("separation").bind(np.arange(50.0), sensitive_features=[0, 1] * 25)
+    assert repr(bound).startswith("FairnessRegularizer(") and repr(bound).endswith(".bind(50 rows)")

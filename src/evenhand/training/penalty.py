@@ -137,6 +137,9 @@ class BoundRegularizer:
     fixed: float | None = None
     target_name: str = "y_true"
 
+    def __repr__(self) -> str:
+        return f"{self.regularizer!r}.bind({self.groups.n_rows:,} rows)"
+
     def __post_init__(self) -> None:
         regularizer, groups, y = self.regularizer, self.groups, self.y
         self.criterion: Criterion = regularizer.criterion
