@@ -115,8 +115,8 @@ def density(values: Vector, weight: Vector, grid: Vector) -> Vector:
     width = 0.9 * spread * float(np.square(weight).sum()) ** 0.2
     # A group of one row, or of equal scores, is still drawn: as a bump of visible width.
     width = max(width, float(grid[-1] - grid[0]) / len(grid))
-    if mirrored:
-        values, weight = np.concatenate([values, -values]), np.concatenate([weight, weight])
+    near = mirrored & (values < 39.0 * width)  # exp(−39²/2) is 0
+    values, weight = np.append(values, -values[near]), np.append(weight, weight[near])
     z = (grid[:, None] - values[None, :]) / width
     return np.exp(-0.5 * z * z) @ weight / (width * math.sqrt(2 * math.pi))
 
