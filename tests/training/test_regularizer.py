@@ -407,4 +407,5 @@ def test_given_a_constant_score_the_target_says_all_it_says_by_itself():
 
 def test_a_bound_term_names_itself():
     bound = FairnessRegularizer("separation").bind(np.arange(50.0), sensitive_features=[0, 1] * 25)
-    assert repr(bound).startswith("FairnessRegularizer(") and repr(bound).endswith(".bind(50 rows)")
+    assert repr(bound).startswith("FairnessRegularizer(")
+    assert repr(bound).endswith(".bind(50 rows)")
