@@ -16,17 +16,7 @@ from . import options as group
 from .options import as_number, option, parse_limits
 from .rows import TableRows, load_models, load_scores
 from .tables import Asked
-from .terminal import (
-    command,
-    leave,
-    note,
-    run_facts,
-    say,
-    say_json,
-    show_result,
-    show_view,
-    tolerance_facts,
-)
+from .terminal import command, leave, note, run_facts, say, say_json, show_result, show_view
 
 if TYPE_CHECKING:
     from ..auditing.impact import Impact
@@ -140,7 +130,7 @@ def _conclude(
     checks, verdicts = check_limits(known, rules), judged(known, rules, data.dropped)
     compared = impacts(audits, rules)
     if output.html is not None:
-        facts = {**data.source_facts(), **tolerance_facts(rules.tolerance), **run_facts(seed)}
+        facts = {**data.source_facts(), **run_facts(seed, rules.tolerance)}
         page = audit_page(
             result, verdicts=verdicts, impacts=compared, favorable=rules.favorable,
             about=asdict(about), source=facts,
@@ -295,9 +285,7 @@ def judged(audits: Mapping[str, Audit], rules: group.Judging, dropped: int) -> d
     if rules.rule is None:
         return {}
     parts = {part for audit in audits.values() for part in audit.attributes}
-    verdicts = {
-        name: audit.verdict(rules.rule) for name, audit in audits.items() if name not in parts
-    }
+    verdicts = {n: a.verdict(rules.rule) for n, a in audits.items() if n not in parts}
     if not dropped:
         return verdicts
     told = f"{dropped:,} rows were left out by --drop-missing, and count as rows of unknown group."
@@ -370,12 +358,8 @@ def tolerance(
 
 def _clause(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
-    parts = [part.strip() for part in value.split(",")]
-    try:
-        numbers = [float(part) if part else None for part in parts]
-    except ValueError:
-        numbers = []
-    if not sign or not numbers or numbers == [None]:
+    numbers = [as_number(end, text) if end.strip() else None for end in value.split(",")]
+    if not sign or text in numbers or numbers == [None]:
         raise TableError(
             f"--clause must be NAME=LIMIT or NAME=LOW,HIGH, got {text!r}. Hint: --clause "
             "independence=0.01"

@@ -22,7 +22,7 @@ from ..report.view import View
 from ..tables.readers import Source, TableError, is_text, open_table, read_table, write_table
 from ..training.model_files import TableModel, load_table_model
 from . import options as group
-from .audits import judged, read_rules, show_verdict, tolerance_facts, with_dropped
+from .audits import judged, read_rules, show_verdict, with_dropped
 from .options import option
 from .rows import TableRows, load_models, load_scores, load_training
 from .terminal import command, deliver, fail, leave, note, run_facts, say, show_result, show_view
@@ -203,8 +203,7 @@ def frontier(
     path = run_path(data, estimator, fitting)
     chosen, problem = choose(path, request)
     write_path(
-        path, chosen, data, outputs,
-        {**tolerance_facts(tolerated.tolerance), **run_facts(fitting.seed)},
+        path, chosen, data, outputs, run_facts(fitting.seed, tolerated.tolerance),
         about=asdict(about), tolerance=rules.rule, favorable=rules.favorable,
     )  # fmt: skip
     show_frontier(path, chosen, problem, outputs)
@@ -364,7 +363,7 @@ def pack(
         results["impact"] = audit.impact(rules.reference, rules.cutoffs, rules.favorable)
     if len(rows.scores) > 1:
         results["alternatives"] = rows.alternatives(measuring, pricing, limits)
-    facts = {**rows.source_facts(), **tolerance_facts(rules.tolerance), **run_facts(measuring.seed)}
+    facts = {**rows.source_facts(), **run_facts(measuring.seed, rules.tolerance)}
     written = write_pack(folder, results, about=asdict(about), source=facts, force=writing.force)
     for path, count in written.items():
         say(f"{path}: {count} passages to be written")

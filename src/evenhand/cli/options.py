@@ -7,7 +7,7 @@ parser and hands the command one object for each group.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, dataclass_transform
 
@@ -17,7 +17,7 @@ from .._core.files import TableError, check_free
 from .._core.validation import quote
 from ..data.criteria import CRITERIA, INDEPENDENCE
 
-REQUIRED = ...
+REQUIRED = MISSING
 
 
 def option(
@@ -41,8 +41,6 @@ def option(
     if choices:
         more["metavar"] = f"[{'|'.join(choices)}]"
     metadata = {"flags": flags, "choices": choices, "more": {"help": text, **more}}
-    if default is REQUIRED:
-        return field(metadata=metadata)
     if isinstance(default, list):
         return field(default_factory=list, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -155,11 +153,6 @@ class Columns(Roles):
     probability: Sequence[str] = ()
     drop: Sequence[str] = ()
     given: str | None = None
-
-    @property
-    def predictions(self) -> list[str]:
-        """Columns with a score."""
-        return self.listed("prediction")
 
     @property
     def numbers(self) -> dict[str, str]:

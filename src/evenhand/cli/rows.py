@@ -61,7 +61,7 @@ class TableRows:
     @cached_property
     def scores(self) -> dict[str, Vector]:
         """Scores by the name of their model, which is that of their column."""
-        return {name: self._read(name, "prediction") for name in self.named.predictions}
+        return {name: self._read(name, "prediction") for name in self.named.listed("prediction")}
 
     def _read(self, name: str, role: str) -> Vector:
         return numbers(self.table, name, self.source.path, role)
@@ -225,7 +225,7 @@ def load_scores(file: Path, columns: Columns) -> TableRows:
             "--probability must be given once for each group, at least twice. Hint: for two groups "
             "give a column of each."
         )
-    used = [*columns.numbers.values(), *columns.predictions, *imputed]
+    used = [*columns.numbers.values(), *columns.listed("prediction"), *imputed]
     labels = list(dict.fromkeys([*columns.sensitive, *columns.listed("cluster")]))
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
     text = [name for name in labels if name not in used and name not in bands]
@@ -237,11 +237,9 @@ def load_scores(file: Path, columns: Columns) -> TableRows:
 def _open(file: Path, columns: Columns) -> Source:
     """The file; all columns that are named are checked to be there."""
     source = open_table(file, columns.separator)
-    roles = {role: [name] for role, name in columns.numbers.items()}
-    roles |= {role: columns.listed(role) for role in ("sensitive", "cluster", "control")}
-    roles |= {"prediction": columns.predictions, "probability": [*columns.probability]}
-    for role, names in roles.items():
-        for name in names:
+    others = ("sensitive", "cluster", "control", "prediction", "probability")
+    for role in (*columns.numbers, *others):
+        for name in columns.listed(role):
             source.resolve(name, f"--{role}")
     return source
 
@@ -279,7 +277,7 @@ def _without_gaps(rows: TableRows) -> TableRows:
 
 def load_models(file: Path, columns: Columns) -> TableRows:
     """Scores of each model on the same rows."""
-    predictions = columns.predictions
+    predictions = columns.listed("prediction")
     if len(predictions) < 2:
         raise TableError(
             "There is one model only. Hint: give a second --prediction column; for one model use "
@@ -376,9 +374,8 @@ def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.flo
 
 
 def _not_numbers(values: list[str | None]) -> str:
-    bad = [
-        (row, v) for row, v in enumerate(values, 1) if v is not None and as_number(v, None) is None
-    ]
+    rows = enumerate(values, 1)
+    bad = [(row, v) for row, v in rows if v is not None and as_number(v, None) is None]
     if not bad:
         return "holds numbers stored as text. Hint: convert it to numbers."
     return (

@@ -19,7 +19,7 @@ from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option, parse_bands, parse_limits
 from .rows import check_levels
-from .terminal import command, deliver, leave, note, run_facts, say, tolerance_facts
+from .terminal import command, deliver, leave, note, run_facts, say
 
 if TYPE_CHECKING:
     from ..measures.cells import Cells
@@ -29,8 +29,7 @@ _ARGUMENTS = {
     "y_true": "target", "y_pred": "prediction", "sensitive_features": "sensitive",
     "sample_weight": "weight", "frequency": "frequency",
 }  # fmt: skip
-_NEEDS_ROWS = ("cluster", "drop_missing", "separator", "exposure", "continuous",
-                "least_group")  # fmt: skip
+_NEEDS_ROWS = ("cluster", "drop_missing", "separator", "exposure", "continuous", "least_group")
 
 
 # Bytes of one file beyond which an engine counts its rows: in memory they take some 20 times that.
@@ -316,47 +315,40 @@ def monitor(
         "level": watching.level,
         "estimator": watching.estimator,
     }
-    if asked.are_cells:
-        series, unit = _cell_series(asked.files, watching.period)
-        with waiting("Measuring"):
-            result = watch(series, period=unit, **wanted)
-    else:
-        table, names = _table(asked)
-        with waiting("Counting and measuring"):
-            result = watch(table, period=_unit(watching.period or ["month"]), **names, **wanted)
+    table, how = (_cell_series if asked.are_cells else _table)(asked, watching.period)
+    with waiting("Measuring" if asked.are_cells else "Counting and measuring"):
+        result = watch(table, **how, **wanted)
     style = "bold red" if result.judged == VIOLATED else ""
-    facts = {**asked.source_facts(), **tolerance_facts(watching.tolerance), **run_facts()}
+    facts = {**asked.source_facts(), **run_facts(tolerance=watching.tolerance)}
     period = f"{result.periods[0]} to {result.periods[-1]}"
     deliver(result, output, style, about={**asdict(about), "period": period}, source=facts)
     leave({VIOLATED: "fail", OPEN: "not enough data"}.get(result.judged, "pass"))
 
 
-def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:
+def _cell_series(asked: Asked, periods: list[str]) -> tuple[Any, dict[str, Any]]:
     """Cells by period, and what they are to be gathered into."""
     from ..tables.monitor import PERIODS, read_series
 
     if len(periods) == 1 and periods[0] in PERIODS:
-        return read_series(files), periods[0]
-    return read_series(files, None if periods in ([], ["as-is"]) else periods), "auto"
+        return read_series(asked.files), {"period": periods[0]}
+    named = None if periods in ([], ["as-is"]) else periods
+    return read_series(asked.files, named), {"period": "auto"}
 
 
-def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
-    """Rows of one file, or what an engine is to count; and the names of columns."""
+def _table(asked: Asked, periods: list[str]) -> tuple[Any, dict[str, Any]]:
+    """Rows of one file, or what an engine is to count; the names of columns, and the period."""
     if asked.named("time") is None:
         raise typer.BadParameter("Missing option '--time'.")
     names = column_names(asked.columns) | {r: asked.named(r) for r in ("time", "cluster")}
     del names["bands"]
-    if asked.counted:
-        return asked.table, names
-    source = open_table(Path(asked.files[0]), asked.named("separator"))
-    roles = ("sensitive", "prediction", "target", "weight", "frequency", "time", "cluster")
-    wanted = [source.resolve(name, f"--{r}") for r in roles for name in asked.columns.listed(r)]
-    table = read_table(source, wanted, text=asked.columns.sensitive)
-    check_levels(table.select(asked.columns.sensitive), as_written=source.kind == "csv")
-    return table, names
-
-
-def _unit(periods: list[str]) -> str | None:
+    table: Any = asked.table
+    if not asked.counted:
+        source = open_table(Path(asked.files[0]), asked.named("separator"))
+        roles = ("sensitive", "prediction", "target", "weight", "frequency", "time", "cluster")
+        wanted = [source.resolve(name, f"--{r}") for r in roles for name in asked.columns.listed(r)]
+        table = read_table(source, wanted, text=asked.columns.sensitive)
+        check_levels(table.select(asked.columns.sensitive), as_written=source.kind == "csv")
     if len(periods) > 1:
         raise typer.BadParameter("--period must be given once for tables.")
-    return None if periods[0] == "as-is" else periods[0]
+    (period,) = periods or ["month"]
+    return table, {**names, "period": None if period == "as-is" else period}

@@ -66,19 +66,14 @@ def say_json(values: Any) -> None:
 
 def say(text: str, style: str = "") -> None:
     """A line of results. User strings in it cannot steer the terminal."""
-    _print(Text(_printable(text), style=style))
+    lines = [line[: len(line) - len(line.lstrip())] + clean(line) for line in text.split("\n")]
+    _print(Text("\n".join(lines), style=style))
 
 
 def _print(text: Text, stderr: bool = False) -> None:
     out = console(stderr)
     # Where nobody looks at it, a line is a line.
     out.print(text, soft_wrap=not out.file.isatty())
-
-
-def _printable(text: str) -> str:
-    return "\n".join(
-        line[: len(line) - len(line.lstrip())] + clean(line) for line in text.split("\n")
-    )
 
 
 def deliver(result: Any, output: Output, style: str = "", **page: Any) -> None:
@@ -93,22 +88,19 @@ def deliver(result: Any, output: Output, style: str = "", **page: Any) -> None:
             say(f"Page: {output.html}")
 
 
-def run_facts(seed: int | None = None) -> dict[str, Any]:
-    """For the report: the seed, and the command as it was typed."""
-    seeded = {} if seed is None else {"Seed": seed}
-    return {**seeded, "Command": shlex.join(["evenhand", *sys.argv[1:]])}
-
-
-def tolerance_facts(file: Path | None) -> dict[str, str]:
-    """For the report: the file of the tolerance, when it was last changed, and its digest."""
+def run_facts(seed: int | None = None, tolerance: Path | None = None) -> dict[str, Any]:
+    """For the report: the file of the tolerance and its digest, the seed, and the command."""
     from ..auditing.tolerance import Tolerance
 
-    if file is None:
-        return {}
-    changed = last_changed(file)
-    when = "" if changed is None else f", last changed {changed:%Y-%m-%d %H:%M UTC}"
-    digest = Tolerance.from_file(file).digest
-    return {"Tolerance": f"{clean(file.name)}{when}", "SHA-256 of the tolerance": digest}
+    facts: dict[str, Any] = {}
+    if tolerance is not None:
+        changed = last_changed(tolerance)
+        when = "" if changed is None else f", last changed {changed:%Y-%m-%d %H:%M UTC}"
+        facts["Tolerance"] = f"{clean(tolerance.name)}{when}"
+        facts["SHA-256 of the tolerance"] = Tolerance.from_file(tolerance).digest
+    if seed is not None:
+        facts["Seed"] = seed
+    return {**facts, "Command": shlex.join(["evenhand", *sys.argv[1:]])}
 
 
 def leave(*outcomes: str) -> None:

@@ -100,14 +100,11 @@ def sections(
     `money` are views of the gaps in units of the score, where there are to be any.
     """
     r2 = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
-    judged = [
-        Judged(judge_criterion(audit, name), grade_criterion(audit, name))
-        for name in audit.measures
-    ]
+    judged = [Judged(judge_criterion(audit, n), grade_criterion(audit, n)) for n in audit.measures]
     measures = measure_table(audit.measures, audit.confidence_level)
     picture = Figure(lambda: measures_chart(audit).svg(), "The measures, with intervals")
     short = [Lead(headline(audit) + r2), *judged, Figure(lambda: cards(audit)), picture, measures]
-    part = part_word(audit)
+    drawn = Figure(lambda: draw(audit_charts(audit), audit))
     return [
         *_made(verdict_view, verdict),
         *money,
@@ -116,12 +113,7 @@ def sections(
         View("In short", *short, *part_tables(audit), brief=True),
         *_made(impact_view, impact),
         *_made(imputation_view, audit.imputation),
-        View(
-            f"By {part}",
-            Figure(lambda: draw(audit_charts(audit), audit)),
-            group_table(audit),
-            gaps(audit),
-        ),
+        View(f"By {part_word(audit)}", drawn, group_table(audit), gaps(audit)),
     ]
 
 
@@ -132,9 +124,8 @@ def _made(make: Any, result: Any) -> list[View]:
 def audit_set_view(audits: AuditSet) -> View:
     """Return several audits side by side."""
     remarks = dict.fromkeys(remark for audit in audits.values() for remark in audit.remarks)
-    return View(
-        f"Fairness by {audits.kind}", *remarks, comparison_table(audits), *difference_parts(audits)
-    )
+    tables = [comparison_table(audits), *difference_parts(audits)]
+    return View(f"Fairness by {audits.kind}", *remarks, *tables)
 
 
 def measure_view(measure: Measure) -> View:

@@ -138,9 +138,7 @@ class Chart:
         return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in pairs)
 
     def _line(self, m: Mark) -> Html:
-        dashes = DASHES[m.group] or None
-        look = f"line g{m.group}"
-        return element("path", d=self._path(m.x, m.y), class_=look, stroke_dasharray=dashes)
+        return _stroke(self._path(m.x, m.y), m.group)
 
     def _guide(self, m: Mark) -> Html:
         return element("path", d=self._path(m.x, m.y), class_=m.look)
@@ -191,11 +189,8 @@ class Chart:
             foot = self.height - 6
             words.append(element("text", self.x_label, x=middle, y=foot, class_="name middle"))
         if self.y_label:
-            turn = f"rotate(-90 12 {center})"
-            side = element(
-                "text", self.y_label, x=12, y=center, class_="name middle side", transform=turn
-            )
-            words.append(side)
+            turned = {"class_": "name middle side", "transform": f"rotate(-90 12 {center})"}
+            words.append(element("text", self.y_label, x=12, y=center, **turned))
         return [
             element("path", d=grid, class_="grid"),
             element("path", d=f"M{self.left} {TOP}V{bottom}H{right}", class_="axis"),
@@ -214,15 +209,18 @@ def round_ticks(low: float, high: float, count: int = 5) -> dict[float, str]:
     return {k * step: number(k * step) for k in range(first, last + 1)}
 
 
+def _stroke(path: str, group: int) -> Html:
+    """A path in the color and dashes of a group."""
+    look = f"line g{group}"
+    return element("path", d=path, class_=look, stroke_dasharray=DASHES[group] or None)
+
+
 def legend(names: Sequence[Html], omitted: int = 0) -> Html:
     """Groups and their colors and dashes, as text beside small strokes."""
     items = []
     for k, name in enumerate(names):
-        stroke = element(
-            "svg",
-            element("path", d="M1 6H27", class_=f"line g{k}", stroke_dasharray=DASHES[k] or None),
-            viewBox="0 0 28 12", class_="key", aria_hidden="true",
-        )  # fmt: skip
+        line = _stroke("M1 6H27", k)
+        stroke = element("svg", line, viewBox="0 0 28 12", class_="key", aria_hidden="true")
         items.append(element("li", stroke, name))
     if omitted:
         items.append(element("li", f"smaller groups not drawn: {omitted}"))

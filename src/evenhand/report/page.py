@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from ..auditing.result import Audit
 
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
-
-
 def signed_page(
     data: Mapping[str, Any], audit: Audit, about: About | Mapping[str, Any] | None,
     source: Mapping[str, Any] | None, heading: tuple[str, Any, str], body: Sequence[Any], *,
@@ -194,7 +191,7 @@ def made_with(rows: Sequence[tuple[str, Any]]) -> View:
 
 def software() -> dict[str, str]:
     """Return the versions of what computed the numbers, and when."""
-    versions = [f"{name} {version(name)}" for name in _PACKAGES]
+    versions = [f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn", "numba")]
     used = [f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"]
     return {"Software": ", ".join(used), "Written": now().strftime("%Y-%m-%d %H:%M UTC")}
 
@@ -227,15 +224,14 @@ _MEASUREMENT = (
 def method(audit: Audit, more: Sequence[View] = ()) -> View:
     """Return what was computed, in words."""
     measured = is_measured(audit)
+    heads = ["Criterion", "Question", "Suits decisions where"]
     rows = [[c.title, asked(c, measured), c.suits] for c in CRITERIA.values()]
     meaning, estimated = _MEASUREMENT if measured else _GROUP
     differ = "depend on the attribute" if measured else "differ between groups"
     return View(
         "Method",
         meaning,
-        Table(
-            ["Criterion", "Question", "Suits decisions where"], rows, "The criteria", wrapped=True
-        ),
+        Table(heads, rows, "The criteria", wrapped=True),
         estimated,
         f"Intervals cover the true value in about {percent(audit.confidence_level)} of "
         f"samples. {RULE} The measure says how much: slightly (under 0.01), clearly (under "
