@@ -111,7 +111,9 @@ def repeat(scenario: Scenario, seed: int, fresh) -> dict[str, float]:
     for label, certify in (("plain", False), ("certified", True)):
         try:
             chosen = chosen_by(certify)
-        except Unreachable:
+        except ValueError as error:
+            if not isinstance(error, Unreachable) and "No candidate" not in str(error):
+                raise
             out[label], out[f"{label}_r2"] = np.nan, np.nan
             continue
         s = chosen.predict(X_new, **known)
