@@ -287,6 +287,21 @@ def test_running_is_saved_with_the_module(case):
     assert loss(s, groups, **rest).item() == first
 
 
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_running_shares_are_the_mean_of_the_first_batches(criterion):
+    rng = np.random.default_rng(0)
+    loss = FairnessLoss(criterion, 2, "running")
+    for share in (0.5, 0.25, 0.75):
+        groups = torch.tensor(np.arange(400) < 400 * share, dtype=torch.int64)
+        scores = torch.tensor(rng.normal(size=400)) + groups
+        loss(
+            scores,
+            groups,
+            None if criterion == "independence" else torch.tensor(rng.normal(size=400)),
+        )
+    assert loss._shares[1] == pytest.approx(0.5, abs=0.01)
+
+
 def test_running_with_a_group_that_comes_late():
     torch.manual_seed(1)
     loss = FairnessLoss("independence", 3, "running")

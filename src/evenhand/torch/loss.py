@@ -388,7 +388,7 @@ class FairnessLoss(nn.Module):
         if self._shares is None:
             self._shares = new
         elif self.training:
-            share = max(self.momentum, 1.0 / (self._given.count + 1))
+            share = max(self.momentum, 1.0 / (self._terms[0].count + 1))
             self._shares = (1.0 - share) * self._shares + share * new
         return self._shares
 
