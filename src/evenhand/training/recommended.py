@@ -449,7 +449,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             else:
                 lines.append(f"  {other.name}: does not get below {other.unfairness:.4f}")
         if self.max_unfairness is not None and not self.certify:
-            # 32 to 48 % and at most 2 % of fits in research/results/certify.csv
+            # 32 to 50 % and at most 2 % of fits in research/results/certify.csv
             lines += wrap(
                 "The limit holds on average. In simulations a third to a half of such models "
                 "exceeded it on new people; with certify=True at most 2 in 100 did.", 80
