@@ -87,12 +87,32 @@ def test_covariance_of_clusters_against_a_loop():
             parts = np.bincount(cluster[inside], minlength=15) / inside.sum()
             left = 1 - 2 * parts[g] + np.sum(parts**2)
             centered = f[both] - f[inside].mean(axis=0)
-            total += (b[both] - b[inside].mean(axis=0)).T @ centered / np.sqrt(left)
+            total += (b[both] - b[inside].mean(axis=0)).T @ centered / left
         expected += np.outer(total, total)
     np.testing.assert_allclose(score._covariance(), expected, atol=1e-10)
     # Blocks of units make up the same sums.
     rest = np.concatenate(list(score._scores()))
     assert rest.shape == (15, 12)
+
+
+def test_rows_that_may_have_been_missed_against_a_loop():
+    rng = np.random.default_rng(4)
+    z, t, members = three_groups(rng, 200)
+    w = rng.gamma(2.0, size=200)
+    rows = in_cells(z, t)
+    rows = rows._replace(cell=np.zeros_like(rows.cell), slope=rows.slope[:1])
+    score = units.UnitScores(rows, members, w, None)
+    b, f = np.eye(3)[members.codes][:, :2], score._f
+    mean = np.array([w[members.codes == k].mean() for k in range(3)])
+    expected = np.zeros((2 * f.shape[1],) * 2)
+    for k in range(3):
+        held = (members.codes == k).sum()
+        heavy = mean[k] * np.quantile(w / mean[members.codes], 1 - 1 / held)
+        a = np.eye(3)[k, :2] - np.average(b, axis=0, weights=w)
+        for i in range(200):
+            x = heavy * w.mean() * np.outer(a, f[i]).ravel()
+            expected += units.UNSEEN_ROWS * w[i] / w.sum() * np.outer(x, x)
+    np.testing.assert_allclose(score._unseen(w), expected, rtol=1e-9)
 
 
 def test_the_statistic_of_clusters_has_the_covariance_about_their_mean():
