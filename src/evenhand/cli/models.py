@@ -30,7 +30,6 @@ from .terminal import command, deliver, fail, leave, note, run_facts, say, show_
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..auditing.result import Audit
     from ..training.path import FairnessPath
 
 
@@ -454,7 +453,6 @@ def demo(writing: DemoFolder) -> None:
     import pyarrow as pa
 
     from ..auditing.audits import audit
-    from ..auditing.figures import audits_of
     from ..datasets import load_gpa2
 
     out, force = writing.out, writing.force
@@ -477,15 +475,11 @@ def demo(writing: DemoFolder) -> None:
     limit = float(f"{0.5 * max(first.measure('independence').value, 0.0):.1g}")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
-    write_path(
-        path, chosen, rows, outputs, run_facts(fitting.seed), about=_DEMO, favorable="high"
-    )
+    write_path(path, chosen, rows, outputs, run_facts(fitting.seed), about=_DEMO, favorable="high")
     models = {"ordinary": first.scores, "fair": path.selected.scores}
     _save(pa.table(known | models), out / "scores.csv", force)
-    who = rows.given["sensitive_features"]
-    before = audit(rows.y, first.scores, sensitive_features=who, random_state=0)
-    (after,) = audits_of(path, [path.selected])
-    for view in _tell(before, after, path, limit):
+    before = audit(rows.y, first.scores, **rows.given, random_state=0)
+    for view in _tell(before, path, limit):
         show_view(view)
         say("")
     say(f"6. The page to open in a browser, to print or to sign: {out / 'report.html'}", "bold")
@@ -494,9 +488,9 @@ def demo(writing: DemoFolder) -> None:
     say(f"  evenhand predict {out} {out / 'students.csv'} -o scored.csv")
 
 
-def _tell(before: Audit, after: Audit, path: FairnessPath, limit: float) -> list[View]:
+def _tell(before: Any, path: FairnessPath, limit: float) -> list[View]:
     """Return the story of the demo: what was found, for whom, at what price, and what got worse."""
-    from ..auditing.figures import criterion_changes, residual_changes
+    from ..auditing.figures import audits_of, criterion_changes, residual_changes
     from ..report.audit_views import gains_view
     from ..report.gap_views import money_sentences
     from ..report.path_views import worse_words
@@ -504,6 +498,7 @@ def _tell(before: Audit, after: Audit, path: FairnessPath, limit: float) -> list
 
     first, point = path.points[0], path.selected
     assert point is not None
+    (after,) = audits_of(path, [point])
     at_first, at_last = (each.measure("independence").shown for each in (first, point))
     cost = (
         f"We ask for the most accurate model with independence of at most {limit:g}, out of "
