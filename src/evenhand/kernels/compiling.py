@@ -36,8 +36,7 @@ class Compiling(Listener):
         self.depth -= 1
         if self.depth == 0:
             self.spent += time.monotonic() - self.began
-            if self.collects:
-                gc.enable()
+            (gc.enable if self.collects else gc.disable)()
 
 
 register("numba:compile", Compiling())
