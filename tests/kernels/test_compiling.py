@@ -1,5 +1,6 @@
 """The first audit: how much is compiled for it, and what a terminal hears of that."""
 
+import gc
 import io
 import subprocess
 import sys
@@ -32,6 +33,20 @@ def test_a_terminal_is_told_once(terminal, monkeypatch):
     assert screen.getvalue().count("compiling, once") == terminal
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_waits_until_all_is_compiled(collects):
+    listener = Compiling()
+    try:
+        (gc.enable if collects else gc.disable)()
+        for step in (listener.on_start, listener.on_start, listener.on_end):
+            step(None)
+            assert not gc.isenabled()
+        listener.on_end(None)
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
+
+
 AUDIT = """
 import sys
 import evenhand as eh
@@ -41,6 +56,7 @@ kernels = {}
 for name, module in list(sys.modules.items()):
     if name.startswith("evenhand.kernels"):
         kernels |= {id(k): k for k in vars(module).values() if hasattr(k, "nopython_signatures")}
+assert "evenhand.kernels.compiling" in sys.modules  # or nobody is told
 print(sum(len(kernel.nopython_signatures) for kernel in kernels.values()))
 """
 

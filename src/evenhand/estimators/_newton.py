@@ -671,7 +671,7 @@ def _many_losses(at: list[Array], leverage: Array, entries: Any, first_order: fl
     (eta, p), (cell, target, single, _) = at, entries
     q, out = p.shape[1], np.full(len(cell), np.nan)
     leave_out_by_series(
-        eta, p, leverage, *entries, (first_order, _SERIES, MOST), np.empty((6, q)), out
+        eta, p, leverage, *entries, (first_order, _SERIES, MOST), np.empty((5, q)), out
     )
     if len(left := np.flatnonzero(np.isnan(out))):
         m, prob, omega = leverage[cell[left]], p[cell[left]], single[left, None, None]

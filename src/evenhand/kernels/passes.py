@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 # Tables that rows are gathered on before these are added up.
 _TABLES = 64
-# Rows up to which NumPy does as well as a kernel that would have to be compiled first.
-_FEW = 1024
+# Rows up to which NumPy does as well as kernels that take 0.5 s to compile: with it fits take 1 %
+# longer, and value and gradient 5 to 14 %.
+_FEW = 8192
 
 
 def moments(values, weight):
@@ -32,8 +33,9 @@ def moments(values, weight):
     def sums():
         if len(values) > _FEW:
             return run_chunks(chunks.moments_chunk, len(values), 3, (values, weight, shift))
-        x, w = values - shift, np.ones(len(values)) if weight is None else weight
-        return np.array([w.sum(), (w * x).sum(), (w * x * x).sum()])
+        x = values - shift
+        wx = x if weight is None else weight * x
+        return np.array([len(x) if weight is None else weight.sum(), wx.sum(), wx @ x])
 
     out = sums()
     if not out[0]:  # a shard without rows, or without weight
@@ -56,13 +58,14 @@ def bound_scores(s, mean: float, inverse: float, limit: float):
 
 def unbound_gradient(rows, s, mean: float, inverse: float, limit: float, gradient) -> None:
     """From ∂/∂t to ∂/∂s, in place, of rows at t; mean and spread of s move with it."""
+    weight = rows.weight if len(rows.weight) else None
     if len(s) <= _FEW:
         z = (s - mean) * inverse
-        gradient *= 1.0 - rows.s * rows.s / (limit * limit)
-        plain, along = rows.sums.add(np.array([gradient.sum(), (gradient * z).sum()])) / rows.n
-        gradient[:] = inverse * (gradient - numpy_passes.weights_of(rows) * (plain + along * z))
+        gradient *= 1.0 - rows.s * rows.s * (1.0 / (limit * limit))
+        plain, along = rows.sums.add(np.array([gradient.sum(), gradient @ z])) / rows.n
+        gradient -= (z * along + plain) * (1.0 if weight is None else weight)
+        gradient *= inverse
         return
-    weight = rows.weight if len(rows.weight) else None
     scale = (mean, inverse, limit)
     sums = run_chunks(chunks.bound_sums_chunk, len(s), 2, (s, rows.s, *scale, gradient))
     plain, along = rows.sums.add(sums) / rows.n

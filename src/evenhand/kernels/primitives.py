@@ -19,6 +19,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from . import compiling  # noqa: F401  (listens from now on)
 from .basis import Basis
 
 # A kernel is loops over arrays that come in: no arrays of its own, no `min` and `max`, no calls of

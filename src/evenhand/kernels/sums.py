@@ -115,7 +115,7 @@ def leave_out_by_series(eta, p, leverage, cell, target, single, label, bounds, s
     entry, or −1 for one of memberships `target`.
     """
     q = eta.shape[1]
-    mean, apart, step, series = scratch[0], scratch[1], scratch[2], scratch[3:]
+    mean, apart, step, term, z = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     last, norm, common = -1, 0.0, 0.0
     for i in range(len(cell)):
         c, omega = cell[i], single[i]
@@ -130,14 +130,14 @@ def leave_out_by_series(eta, p, leverage, cell, target, single, label, bounds, s
                 own = m[label[i] - 1, k]
             step[k] = omega * (mean[k] - own)
         if omega * norm > bounds[0]:
-            _sum_series(m, apart, common, p[c], omega, step, series, q)
+            _sum_series(m, apart, common, p[c], omega, step, term, z, q)
         for k in range(q):
             x = step[k] if step[k] > -bounds[2] else -bounds[2]
             step[k] = eta[c, k] + (x if x < bounds[2] else bounds[2])
         own = _dot(step, target[i, 1:], q) if label[i] < 0 else 0.0
         if label[i] > 0:
             own = step[label[i] - 1]
-        out[i] = _log_total(step, series[0], q) - own
+        out[i] = _log_total(step, z, q) - own
 
 
 @piece
@@ -180,12 +180,10 @@ def _log_total(scores, scratch, q):
 
 
 @piece
-def _sum_series(m, apart, common, p, omega, b, scratch, q):
+def _sum_series(m, apart, common, p, omega, b, term, z, q):
     """b ← Σⱼ (ω M V)ʲ b; beyond `_MANY` groups with diag(apart) + common in place of M."""
-    term, z, total = scratch[0], scratch[1], scratch[2]
     for k in range(q):
         term[k] = b[k]
-        total[k] = b[k]
     for _ in range(_SERIES_TERMS):
         mean, whole = _dot(p, term, q), 0.0
         for k in range(q):
@@ -195,10 +193,8 @@ def _sum_series(m, apart, common, p, omega, b, scratch, q):
         for k in range(q):
             image = apart[k] * z[k] + common * whole if q >= _MANY else _dot(m[k], z, q)
             term[k] = omega * image
-            total[k] += term[k]
+            b[k] += term[k]
             size = abs(term[k])
             largest = size if size > largest else largest
         if largest <= _SERIES_END:
             break
-    for k in range(q):
-        b[k] = total[k]
