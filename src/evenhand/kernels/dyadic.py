@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from .primitives import exp_nonpositive, jit, log1p_unit, piece
+from .primitives import exp_nonpositive, inlined, jit, log1p_unit, piece
 
 # Posterior share below which a rectangle no longer counts.
 _LEAST = 1e-9
@@ -135,7 +135,7 @@ def _fill_shares(log_p, log_stop, share, live):
     return leaves
 
 
-@piece
+@inlined
 def _parts_around(share, live, bottom, right, at):
     """Fill `at` with the rectangles around a cell that have a share, and count them."""
     count = 0

@@ -28,6 +28,8 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 jit = njit(cache=True, **_OPTIONS)
 # A piece of a kernel: compiled with the kernels that call it, and called by nothing else.
 piece = njit(no_cpython_wrapper=True, **_OPTIONS)
+# A piece with one caller: put into its code, which takes less than to compile it for itself.
+inlined = njit(inline="always", **_OPTIONS)
 # Sums may be reordered, always in the same way, and fused (that is what vectorizes them); nothing
 # else may, or the rounding tricks below would be optimized away.
 piece_reordered = njit(no_cpython_wrapper=True, fastmath={"reassoc"}, **_OPTIONS)

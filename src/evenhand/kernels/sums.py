@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .primitives import exp_nonpositive, jit, piece, piece_sum
+from .primitives import exp_nonpositive, inlined, jit, piece, piece_sum
 
 
 @jit
@@ -140,7 +140,7 @@ def leave_out_by_series(eta, p, leverage, cell, target, single, label, bounds, s
         out[i] = _log_total(step, z, q) - own
 
 
-@piece
+@inlined
 def _mean_and_norm(m, p, mean, apart, q):
     """A bound on the eigenvalues of MV, and the mean c of M off its diagonal; fill Mp, M_kk − c."""
     norm, common = 0.0, 0.0
@@ -179,7 +179,7 @@ def _log_total(scores, scratch, q):
     return top + math.log(total)
 
 
-@piece
+@inlined
 def _sum_series(m, apart, common, p, omega, b, term, z, q):
     """b ← Σⱼ (ω M V)ʲ b; beyond `_MANY` groups with diag(apart) + common in place of M."""
     for k in range(q):
