@@ -456,10 +456,7 @@ def demo(writing: DemoFolder) -> None:
     from ..datasets import load_gpa2
 
     out, force = writing.out, writing.force
-    outputs = check_folder(out, force)
-    for name in ("students.csv", "scores.csv"):
-        if out.exists():
-            _files.check_free(out / name, force)
+    outputs = check_folder(out, force, (*OUTPUTS, "students.csv", "scores.csv"))
     data = load_gpa2()
     out.mkdir(parents=True, exist_ok=True)
     columns = {name: pa.array(c) for name, c in zip(data.feature_names, data.X.T, strict=True)}
