@@ -475,8 +475,7 @@ def demo(writing: DemoFolder) -> None:
     write_path(path, chosen, rows, outputs, run_facts(fitting.seed), about=_DEMO, favorable="high")
     models = {"ordinary": first.scores, "fair": path.selected.scores}
     _save(pa.table(known | models), out / "scores.csv", force)
-    before = audit(rows.y, first.scores, **rows.given, random_state=0)
-    for view in _tell(before, path, limit):
+    for view in _tell(audit(rows.y, first.scores, **rows.given, random_state=0), path, limit):
         show_view(view)
         say("")
     say(f"6. The page to open in a browser, to print or to sign: {out / 'report.html'}", "bold")
