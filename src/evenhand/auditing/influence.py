@@ -53,8 +53,7 @@ class GroupRows:
         codes, self._start = groups.codes, None
         if codes is not None and (codes[1:] >= codes[:-1]).all() and groups.counts.all():
             self._start = np.searchsorted(codes, np.arange(groups.n_groups))
-            ends = [*self._start[1:], len(codes)]
-            self._parts = [*map(slice, self._start, ends)]
+            self._parts = [*map(slice, self._start, [*self._start[1:], len(codes)])]
         if groups.codes is None:
             self._mass = weight[:, None] * groups.membership()
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -139,7 +139,7 @@ def _screen(
     """
     assert groups.codes is not None
     names = list(variables)
-    place = np.zeros(groups.n_known, dtype=np.intp)
+    place = np.zeros(groups.n_known, dtype=np.int32)
     for name in names:
         place = place * BINS + _bins(variables[name])
     place = place * groups.n_groups + groups.codes
@@ -199,6 +199,9 @@ def _smooth(depth: int, degree: int) -> Array:
 
 def _bins(values: Vector) -> Rows:
     """About equally filled bins; equal values share one."""
+    from ..kernels.ranks import find_slots
+
     sample = values[np.linspace(0, len(values) - 1, min(len(values), SAMPLE)).astype(int)]
     cuts = np.unique(np.quantile(sample, np.arange(1, BINS) / BINS))
-    return np.searchsorted(cuts, values, side="left").astype(np.intp, copy=False)
+    slot, *_ = find_slots(values, np.append(cuts, np.inf))
+    return slot >> 1
