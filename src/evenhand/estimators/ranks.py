@@ -218,20 +218,8 @@ def quantile_slots(values: Array):
     from ..kernels.ranks import find_slots
 
     wanted = np.arange(RANK_EDGES - 1) * (len(values) - 1) // (RANK_EDGES - 2)
-    quantiles, edges = _padded(_order_statistics(values, wanted), RANK_EDGES)
+    quantiles, edges = _padded(np.sort(values)[wanted], RANK_EDGES)
     return quantiles, edges, *find_slots(values, edges)
-
-
-def _order_statistics(values: Array, wanted: Index) -> Array:
-    """np.sort(values)[wanted], of which only the values next to those wanted are sorted."""
-    from ..kernels.ranks import place_in_buckets
-
-    bucket, count = place_in_buckets(values)
-    end = np.cumsum(count)
-    own = np.searchsorted(end, wanted, side="right")
-    count[np.bincount(own, minlength=len(count)) == 0] = 0
-    kept = np.sort(values[(count > 0)[bucket]])
-    return kept[np.cumsum(count)[own] - end[own] + wanted]
 
 
 def _padded(ascending: Array, size: int) -> tuple[Array, Array]:

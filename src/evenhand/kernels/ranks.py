@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from .._core.threads import CHUNK
 from .primitives import jit, piece
 
 
@@ -97,16 +96,6 @@ def _bucket(x, center, inverse):
     # Beyond, z/(1 + |z|) is 1 to the last digit, or infinity over itself.
     share = z / (1.0 + size) if size < 1e18 else math.copysign(1.0, z)
     return np.int64((0.5 + 0.5 * share) * _BUCKETS)
-
-
-def place_in_buckets(values):
-    """Bucket of each value, by the quartiles of some of them, and how many there are in each."""
-    some = values[:: len(values) // 4096 + 1]
-    scale, bucket = _scale(some[np.isfinite(some)]), np.empty(len(values), dtype=np.intp)
-    for start in range(0, len(values), CHUNK):
-        part = slice(start, start + CHUNK)
-        bucket[part] = _buckets(values[part], *scale)
-    return bucket, np.bincount(bucket, minlength=_BUCKETS + 1)
 
 
 def _scale(values):
