@@ -163,7 +163,8 @@ class Ranks:
 
     def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
-        raw = np.minimum((self.rank * wanted).astype(np.int32), wanted - 1)
+        raw = (self.rank * wanted).astype(np.int32)
+        np.minimum(raw, wanted - 1, out=raw)
         present = np.bincount(raw, minlength=wanted) > 0
         if present.all():
             return raw, wanted
@@ -246,6 +247,8 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     interpolated block means of what it leaves. None when nothing is left of t. Where rows come in
     units that share z, blocks are as many times wider.
     """
+    from ..kernels.ranks import along_lines
+
     z, t, n = given.normal, target.normal, given.n
     block, n_blocks = given.slices(int(min(max(n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS)))
     # A chunk at a time: what stays in the caches costs less than what is touched once.
@@ -262,7 +265,7 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     gram = powers[np.add.outer(np.arange(4), np.arange(4))]
     # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
     beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
-    residual, line = np.empty(n), np.empty(n, dtype=np.intp)
+    residual, fit = np.empty(n), np.empty(min(n, CHUNK))
     counts, center, mean, squares = np.zeros((4, n_blocks))
     for part in parts:
         x, own = z[part], block[part].astype(np.intp)
@@ -271,23 +274,21 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
         center += sums(own, x, n_blocks)
         mean += sums(own, residual[part], n_blocks)
     center, mean = center / counts, mean / counts
-    level, slope = _lines(center, mean)
+    lines = _lines(center, mean)
     for part in parts:
-        # Entry j of a line runs between the centers of blocks j − 1 and j, flat at the ends.
-        x, own, left = z[part], block[part].astype(np.intp), residual[part]
-        line[part] = own + (x >= center[own])
-        left -= level[line[part]] + slope[line[part]] * x
+        own, left = block[part], residual[part]
+        left -= along_lines(z[part], own, center, *lines, fit)
         squares += sums(own, left * left, n_blocks)
     overall = np.sqrt(squares.sum() / n)
     if overall < 1e-6:
         return None
     # A block with a single value of t has no spread of its own.
-    level, slope = _lines(center, 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall))
+    lines = _lines(center, 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall))
     # Read off a histogram.
     share = np.zeros(_BINS)
     for part in parts:
         place = residual[part]
-        place *= level[line[part]] + slope[line[part]] * z[part]
+        place *= along_lines(z[part], block[part], center, *lines, fit)
         place += _RANGE
         place *= _BINS / (2.0 * _RANGE)
         np.clip(place, 0.0, _BINS - 1e-6, out=place)

@@ -132,3 +132,15 @@ def _fill_ranks(values, slot, table, rank, score):
             share = 0.5
         rank[i] = table[k, 2] + share * table[k, 3]
         score[i] = table[k, 4] + share * table[k, 5]
+
+
+@jit
+def along_lines(z, block, center, height, slope, out):
+    """What lines through the centers of blocks say at z, in the first places of `out`.
+
+    Line j runs between the centers of blocks j − 1 and j, flat at the ends.
+    """
+    for i in range(len(z)):
+        j = block[i] + np.int64(z[i] >= center[block[i]])
+        out[i] = height[j] + slope[j] * z[i]
+    return out[: len(z)]
