@@ -94,14 +94,12 @@ def worst_against_rest(
     worst: dict[str, OneAgainstRest] = {}
     for k, shared in wanted.items():
         name = list(compared)[k]
-        sides = members[k].astype(np.intp)
-        codes = sides[groups.codes]
+        parts = groups.codes, members[k].astype(np.intp)
+        codes = parts[1][groups.codes]
         two = replace(groups, labels=("the others", name), codes=codes, known=None, name=name,
                       n_rows=groups.n_known)  # fmt: skip
         entropies = estimate_entropies(shared, variables, two, estimation)
-        tests = exact_fairness_p_values(
-            shared, variables, two, random_state=seed, parts=(groups.codes, sides)
-        )
+        tests = exact_fairness_p_values(shared, variables, two, random_state=seed, parts=parts)
         for criterion in shared:
             p = min(tests[criterion.name].p_value * len(compared), 1.0)
             value = measure(criterion, entropies, p_value=p, **how)

@@ -163,8 +163,7 @@ class Ranks:
 
     def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
-        raw = (self.rank * wanted).astype(np.int32)
-        np.minimum(raw, wanted - 1, out=raw)
+        raw = np.minimum((self.rank * wanted).astype(np.int32), wanted - 1)
         present = np.bincount(raw, minlength=wanted) > 0
         if present.all():
             return raw, wanted
@@ -276,9 +275,9 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     center, mean = center / counts, mean / counts
     lines = _lines(center, mean)
     for part in parts:
-        own, left = block[part], residual[part]
-        left -= along_lines(z[part], own, center, *lines, fit)
-        squares += sums(own, left * left, n_blocks)
+        left = residual[part]
+        left -= along_lines(z[part], block[part], center, *lines, fit)
+        squares += sums(block[part], left * left, n_blocks)
     overall = np.sqrt(squares.sum() / n)
     if overall < 1e-6:
         return None
