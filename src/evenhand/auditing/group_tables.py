@@ -99,7 +99,7 @@ class GroupStatistics:
     def _rmse(self) -> Entry:
         value = np.sqrt(self["mse"].value)
         slope = np.where(value > 0, 0.5 / value, 0.0)
-        return Entry(self.members, value, self.members.own(slope) * self["mse"].psi)
+        return Entry(self.members, value, self.members.apply(np.multiply, self["mse"].psi, slope))
 
     def _slope(self) -> Entry:
         """1 + that of the residual: of good scores y leaves little more than rounding."""
@@ -107,10 +107,9 @@ class GroupStatistics:
         bend = members.mean(apart * self["mean_residual"].psi) / spread
         # Residuals of a fitted line are too small by the leverage of their rows, and far scores
         # decide on it: over 1 − h they are those of the jackknife (MacKinnon and White's HC3).
-        rest = np.square(apart)
-        rest /= members.own(spread.value)
+        rest = members.apply(np.divide, np.square(apart), spread.value)
         rest += 1.0
-        rest *= -members.row_share
+        rest = members.apply(np.divide, members.weigh(rest), -members.total)
         rest += 1.0
         psi = bend.psi / np.maximum(rest, 0.1, out=rest)
         return Entry(members, 1.0 + bend.value, psi, few_decide=True)
@@ -264,7 +263,8 @@ def _mass_by_cell(cell: Any, n_cells: int, groups: Groups, part: slice) -> Matri
         own = groups.membership()[:, part] * groups.row_weight[:, None]
         return np.column_stack([np.bincount(cell, column, n_cells) for column in own.T])
     if count < groups.n_groups:
-        rows = (codes >= part.start) & (codes < part.stop)
+        # Numbers of rows are taken several times as fast as a mask of every other row.
+        rows = np.flatnonzero((codes >= part.start) & (codes < part.stop))
         cell, codes = cell[rows], codes[rows]
         weight = None if weight is None else weight[rows]
     place = cell.astype(np.int64) * count + codes - part.start

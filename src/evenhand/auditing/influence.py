@@ -53,30 +53,31 @@ class GroupRows:
         codes, self._start = groups.codes, None
         if codes is not None and (codes[1:] >= codes[:-1]).all() and groups.counts.all():
             self._start = np.searchsorted(codes, np.arange(groups.n_groups))
+            self._parts = [*map(slice, self._start, [*self._start[1:], len(codes)])]
         if groups.codes is None:
             self._mass = weight[:, None] * groups.membership()
         with np.errstate(divide="ignore", invalid="ignore"):
             inflate = np.where(self.size > 1.0 + 1e-9, self.size / (self.size - 1.0), np.nan)
             self._scale = np.sqrt(inflate) / self.total
 
-    def own(self, numbers: Vector) -> Array:
-        """Numbers of the groups as each row sees them: that of its group, or all."""
-        if self._start is not None:
-            return np.repeat(numbers, np.diff(self._start, append=self.groups.n_known))
-        return numbers if self.groups.codes is None else numbers[self.groups.codes]
-
-    @property
-    def row_share(self) -> Array:
-        """Each row's share ω a_k / W_k of its group, or of all."""
-        return self._weigh(1.0 / self.own(self.total))
+    def apply(self, operation: np.ufunc, x: Array, numbers: Vector) -> Array:
+        """An operation on x and the number that each row sees: that of its group, or all."""
+        if self._start is None:
+            codes = self.groups.codes
+            return np.asarray(operation(x, numbers if codes is None else numbers[codes]))
+        out = np.empty(len(x))
+        for part, number in zip(self._parts, numbers, strict=True):
+            operation(x[part], number, out=out[part])
+        return out
 
     def add(self, x: Array) -> Vector:
         """Σ ω a_k x, (K,), of a column, or of one column per group where groups are inferred."""
         if self.groups.codes is None:
-            return self._weigh(x[:, None] if x.ndim == 1 else x).sum(axis=0)
-        return self._add_units(self._weigh(x))
+            return self.weigh(x[:, None] if x.ndim == 1 else x).sum(axis=0)
+        return self._add_units(self.weigh(x))
 
-    def _weigh(self, x: Array) -> Array:
+    def weigh(self, x: Array) -> Array:
+        """ω a_k x: rows by their weights, or by those of each group."""
         return x if self._mass is None else self._mass * x
 
     def mean(self, x: Array) -> Entry:
@@ -84,21 +85,13 @@ class GroupRows:
         if self.groups.codes is None and x.ndim == 1:
             x = x[:, None]
         mean = self.add(x) / self.total
-        psi = self._less(np.array(x, dtype=float), mean)
+        psi = self.apply(np.subtract, x, mean)
         rest = self.add(psi) / self.total
-        return Entry(self, mean + rest, self._less(psi, rest))
-
-    def _less(self, x: Array, numbers: Vector) -> Array:
-        """x less the number of each row's group; ordered rows are changed in place."""
-        if self._start is None:
-            return x - self.own(numbers)
-        for part, number in zip(np.split(x, self._start[1:]), numbers, strict=True):
-            part -= number
-        return x
+        return Entry(self, mean + rest, self.apply(np.subtract, psi, rest))
 
     def by_unit(self, psi: Array) -> Any:
         """Σ ω ψ of units: one number per row for known groups of single rows, else units × K."""
-        groups, values = self.groups, self._weigh(psi)
+        groups, values = self.groups, self.weigh(psi)
         if groups.cluster is None:
             return values
         if groups.codes is None:
@@ -164,8 +157,9 @@ class Entry:
     few_decide: bool = False
 
     def __truediv__(self, other: Entry) -> Entry:
-        value, own = self.value / other.value, self.rows.own
-        return Entry(self.rows, value, (self.psi - own(value) * other.psi) / own(other.value))
+        value, rows = self.value / other.value, self.rows
+        psi = self.psi - rows.apply(np.multiply, other.psi, value)
+        return Entry(rows, value, rows.apply(np.divide, psi, other.value))
 
     @property
     def stderr(self) -> Vector:

@@ -94,11 +94,12 @@ def worst_against_rest(
     worst: dict[str, OneAgainstRest] = {}
     for k, shared in wanted.items():
         name = list(compared)[k]
-        codes = members[k].astype(np.intp)[groups.codes]
+        parts = groups.codes, members[k].astype(np.intp)
+        codes = parts[1][groups.codes]
         two = replace(groups, labels=("the others", name), codes=codes, known=None, name=name,
                       n_rows=groups.n_known)  # fmt: skip
         entropies = estimate_entropies(shared, variables, two, estimation)
-        tests = exact_fairness_p_values(shared, variables, two, random_state=seed)
+        tests = exact_fairness_p_values(shared, variables, two, random_state=seed, parts=parts)
         for criterion in shared:
             p = min(tests[criterion.name].p_value * len(compared), 1.0)
             value = measure(criterion, entropies, p_value=p, **how)
@@ -139,7 +140,7 @@ def _screen(
     """
     assert groups.codes is not None
     names = list(variables)
-    place = np.zeros(groups.n_known, dtype=np.intp)
+    place = np.zeros(groups.n_known, dtype=np.int32)
     for name in names:
         place = place * BINS + _bins(variables[name])
     place = place * groups.n_groups + groups.codes
@@ -199,6 +200,9 @@ def _smooth(depth: int, degree: int) -> Array:
 
 def _bins(values: Vector) -> Rows:
     """About equally filled bins; equal values share one."""
+    from ..kernels.ranks import find_slots
+
     sample = values[np.linspace(0, len(values) - 1, min(len(values), SAMPLE)).astype(int)]
     cuts = np.unique(np.quantile(sample, np.arange(1, BINS) / BINS))
-    return np.searchsorted(cuts, values, side="left").astype(np.intp, copy=False)
+    slot, *_ = find_slots(values, np.append(cuts, np.inf))
+    return slot >> 1

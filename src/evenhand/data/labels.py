@@ -43,8 +43,9 @@ def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
         check_count(labels, len(column), kind_of(labels), name)
         return sort_labels(codes, labels)
     missing = missing_rows(column)
+    rows = ~missing if missing.any() else slice(None)
     codes = np.full(len(column), -1, dtype=np.intp)
-    values, codes[~missing] = _distinct(column[~missing])
+    values, codes[rows] = _distinct(column[rows])
     labels = _label_moments(values) if kind in "Mm" else [whole(v) for v in values.tolist()]
     check_count(labels, len(column), "date" if kind in "Mm" else kind_of(labels), name)
     return codes, labels
@@ -89,10 +90,10 @@ def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
             # Small integers are the usual coding: count instead of sorting.
             # Narrow types would overflow in the difference of their extremes.
             wide = values.astype(np.int64) if values.dtype.itemsize < 8 else values
-            offset = (wide - low).astype(np.intp)
+            offset = (wide - low).astype(np.intp, copy=False)
             present = np.bincount(offset) > 0
             distinct = np.flatnonzero(present).astype(values.dtype) + values.dtype.type(low)
-            return distinct, (np.cumsum(present) - 1)[offset]
+            return distinct, offset if present.all() else (np.cumsum(present) - 1)[offset]
     return np.unique(values, return_inverse=True)
 
 

@@ -229,7 +229,7 @@ def leave_out_by_cells(
     own, left = _losses_at(grid.rows, basis, weights, inverse, entries)
     extra = np.zeros(grid.rows.probabilities.shape)
     extra[cell, group] = left - own
-    more = extra[grid.number, rows.codes]
+    more = extra.ravel()[grid.number * np.intp(rows.n_groups) + rows.codes]
     if len(rows.weight):
         more *= rows.weight / grid.single[grid.number]
     outside = inside + more

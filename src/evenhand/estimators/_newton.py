@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv, dpotrf, dpotri, dpotrs
 
 from .._core.arrays import Array
-from ..kernels import Rows, get_kernels, numpy_passes
+from ..kernels import Rows, get_kernels
 from ..kernels.basis import Basis
 from .ranks import Cells, label_of
 
@@ -301,15 +301,20 @@ def gather(rows: Rows) -> Grid:
     number = _slot(rows.s, mean, inverse, side)
     if n and two:
         number = number * side + _slot(rows.y, mean_y, inverse_y, side)
-    weight = numpy_passes.weights_of(rows)
-    second = rows.y if n and two else np.zeros(n)
-    columns = (weight, weight * weight, weight * rows.s, weight * second)
-    sums = np.stack([np.bincount(number, column, size) for column in columns], axis=1)
+    weight = rows.weight if len(rows.weight) else None
+
+    def add(column: Array) -> Array:
+        own = column if weight is None else weight * column
+        return np.bincount(number, own, size).astype(np.float64, copy=False)
+
     if rows.probabilities.shape[1]:
-        shares = rows.probabilities.T * weight
-        mass = np.stack([np.bincount(number, share, size) for share in shares], axis=1)
+        mass: Array = np.stack([add(share) for share in rows.probabilities.T], axis=1)
     else:
-        mass = np.bincount(number * k + rows.codes, weight, size * k).reshape(size, k)
+        mass = np.bincount(number * k + rows.codes, weight, size * k).reshape(size, k).astype(float)
+    total = mass.sum(axis=1)
+    squares = total if weight is None else add(weight)
+    second = rows.y if n and two else np.zeros(n)
+    sums = np.stack([total, squares, add(rows.s), add(second)], axis=1)
     mass, sums = rows.sums.add(mass, sums)
     used = np.flatnonzero(sums[:, 0] > 0)
     renumber = np.zeros(size, dtype=np.int32)

@@ -218,20 +218,8 @@ def quantile_slots(values: Array):
     from ..kernels.ranks import find_slots
 
     wanted = np.arange(RANK_EDGES - 1) * (len(values) - 1) // (RANK_EDGES - 2)
-    quantiles, edges = _padded(_order_statistics(values, wanted), RANK_EDGES)
+    quantiles, edges = _padded(np.sort(values)[wanted], RANK_EDGES)
     return quantiles, edges, *find_slots(values, edges)
-
-
-def _order_statistics(values: Array, wanted: Index) -> Array:
-    """np.sort(values)[wanted], of which only the values next to those wanted are sorted."""
-    from ..kernels.ranks import place_in_buckets
-
-    bucket, count = place_in_buckets(values)
-    end = np.cumsum(count)
-    own = np.searchsorted(end, wanted, side="right")
-    count[np.bincount(own, minlength=len(count)) == 0] = 0
-    kept = np.sort(values[(count > 0)[bucket]])
-    return kept[np.cumsum(count)[own] - end[own] + wanted]
 
 
 def _padded(ascending: Array, size: int) -> tuple[Array, Array]:
@@ -258,6 +246,8 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     interpolated block means of what it leaves. None when nothing is left of t. Where rows come in
     units that share z, blocks are as many times wider.
     """
+    from ..kernels.ranks import along_lines
+
     z, t, n = given.normal, target.normal, given.n
     block, n_blocks = given.slices(int(min(max(n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS)))
     # A chunk at a time: what stays in the caches costs less than what is touched once.
@@ -274,7 +264,7 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     gram = powers[np.add.outer(np.arange(4), np.arange(4))]
     # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
     beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
-    residual, line = np.empty(n), np.empty(n, dtype=np.intp)
+    residual, fit = np.empty(n), np.empty(min(n, CHUNK))
     counts, center, mean, squares = np.zeros((4, n_blocks))
     for part in parts:
         x, own = z[part], block[part].astype(np.intp)
@@ -283,23 +273,21 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
         center += sums(own, x, n_blocks)
         mean += sums(own, residual[part], n_blocks)
     center, mean = center / counts, mean / counts
-    level, slope = _lines(center, mean)
+    lines = _lines(center, mean)
     for part in parts:
-        # Entry j of a line runs between the centers of blocks j − 1 and j, flat at the ends.
-        x, own, left = z[part], block[part].astype(np.intp), residual[part]
-        line[part] = own + (x >= center[own])
-        left -= level[line[part]] + slope[line[part]] * x
-        squares += sums(own, left * left, n_blocks)
+        left = residual[part]
+        left -= along_lines(z[part], block[part], center, *lines, fit)
+        squares += sums(block[part], left * left, n_blocks)
     overall = np.sqrt(squares.sum() / n)
     if overall < 1e-6:
         return None
     # A block with a single value of t has no spread of its own.
-    level, slope = _lines(center, 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall))
+    lines = _lines(center, 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall))
     # Read off a histogram.
     share = np.zeros(_BINS)
     for part in parts:
         place = residual[part]
-        place *= level[line[part]] + slope[line[part]] * z[part]
+        place *= along_lines(z[part], block[part], center, *lines, fit)
         place += _RANGE
         place *= _BINS / (2.0 * _RANGE)
         np.clip(place, 0.0, _BINS - 1e-6, out=place)
@@ -528,10 +516,11 @@ def cut_roughly(values: Array, weight: Array) -> Levels:
         return cut(values, weight)
     some = np.sort(values[scattered_rows(n, n // _LOOK_ROWS)])
     _, edges = _padded(some[:: len(some) // _LOOK_LEVELS + 1], _LOOK_LEVELS)
-    slot, *_ = find_slots(values, edges)
-    codes, _ = renumber(slot >> 1, _LOOK_LEVELS + 1)
-    rows = np.bincount(codes)
-    mass = sums(codes, weight, len(rows))
+    slot, counts, *_ = find_slots(values, edges)
+    pairs = np.append(counts, 0.0).reshape(-1, 2).sum(axis=1)
+    codes, used = renumber(slot >> 1, pairs)
+    rows = pairs[used].astype(np.intp)
+    mass = rows if weight.min() == weight.max() else sums(codes, weight, len(rows))
     rank = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
     return Levels(codes, rank, _normal_score(rank), np.full(len(rank), -1), None, rows)
 

@@ -63,7 +63,10 @@ def cell_moments(u, v, z, cell, center, slope, codes, n_groups):
         part = slice(start, start + _BATCH)
         own = cell[part]
         _fill_rows(u[part], v[part], z[part], own, center, slope, f)
-        sum_products(f, own, square)
+        if n_cells == 1:  # where each row would wait for the last one
+            square[0, _PLACE] += (f[: len(own)].T @ f[: len(own)])[: LANES - 1, : LANES - 1]
+        else:
+            sum_products(f, own, square)
         if len(codes):
             place = 4 * codes[part].astype(np.int32) + (np.arange(len(own), dtype=np.int32) & 3)
             sum_rows(f, place, by_group)

@@ -214,8 +214,10 @@ def grid_sums(first, second, group, weight, shape):
 
     A side is the level of each row and the bin of each level; `weight` is empty for equal rows.
     """
-    place = (first[1][first[0]] * shape[1] + second[1][second[0]]) * shape[2] + group
     size = math.prod(shape)
+    # Short numbers, multiplied by level instead of by row: a third of the time.
+    row, column = first[1] * (shape[1] * shape[2]), second[1] * shape[2]
+    place = row.astype(np.int32)[first[0]] + column.astype(np.int32)[second[0]] + group
     if not len(weight):
         return np.bincount(place, minlength=size).reshape(shape).astype(float), np.zeros((0, 0, 0))
     mass = np.bincount(place, weight, size)

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from .._core.threads import CHUNK
 from .primitives import jit, piece
 
 
@@ -99,16 +98,6 @@ def _bucket(x, center, inverse):
     return np.int64((0.5 + 0.5 * share) * _BUCKETS)
 
 
-def place_in_buckets(values):
-    """Bucket of each value, by the quartiles of some of them, and how many there are in each."""
-    some = values[:: len(values) // 4096 + 1]
-    scale, bucket = _scale(some[np.isfinite(some)]), np.empty(len(values), dtype=np.intp)
-    for start in range(0, len(values), CHUNK):
-        part = slice(start, start + CHUNK)
-        bucket[part] = _buckets(values[part], *scale)
-    return bucket, np.bincount(bucket, minlength=_BUCKETS + 1)
-
-
 def _scale(values):
     """Center of the buckets and one over their scale."""
     low, center, high = np.quantile(values, (0.25, 0.5, 0.75)) if len(values) else (0.0, 0.0, 0.0)
@@ -143,3 +132,15 @@ def _fill_ranks(values, slot, table, rank, score):
             share = 0.5
         rank[i] = table[k, 2] + share * table[k, 3]
         score[i] = table[k, 4] + share * table[k, 5]
+
+
+@jit
+def along_lines(z, block, center, height, slope, out):
+    """What lines through the centers of blocks say at z, in the first places of `out`.
+
+    Line j runs between the centers of blocks j − 1 and j, flat at the ends.
+    """
+    for i in range(len(z)):
+        j = block[i] + np.int64(z[i] >= center[block[i]])
+        out[i] = height[j] + slope[j] * z[i]
+    return out[: len(z)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ class Members:
 
     `codes` number the groups with the reference last; `soft` is (m, K − 1) or None. For a
     measurement (`measured`) soft columns are three functions of it: level, spread and skew.
+    `parts` are codes of the groups that these are made of, and the number here of each of them.
     """
 
     codes: Rows | None
@@ -38,10 +39,12 @@ class Members:
     n_groups: int
     note: str = ""
     measured: bool = False
+    parts: tuple[Rows, Rows] | None = None
 
     def take(self, rows: Any) -> Members:
         codes = None if self.codes is None else self.codes[rows]
-        return replace(self, codes=codes, soft=None if self.soft is None else self.soft[rows])
+        soft = None if self.soft is None else self.soft[rows]
+        return replace(self, codes=codes, soft=soft, parts=None)
 
     def column(self, k: int) -> Array:
         """Membership of group k; the reference group comes last and has no column of its own."""
@@ -93,12 +96,19 @@ class Scores:
     the groups within cells.
     """
 
-    def __init__(self, rows: RowsInCells, members: Members) -> None:
+    def __init__(
+        self, rows: RowsInCells, members: Members,
+        once: Callable[..., Any] = lambda make, codes: make(),
+    ) -> None:  # fmt: skip
         from ..kernels import contrasts as kernels
 
         g = members.n_groups - 1
-        codes = _NO_CODES if members.codes is None else members.codes
-        size, first, second, counts, total = kernels.cell_moments(*rows, codes, members.n_groups)
+        codes, number = members.parts or (members.codes, np.arange(members.n_groups))
+        own = _NO_CODES if codes is None else codes
+        sums = once(lambda: kernels.cell_moments(*rows, own, len(number)), codes)
+        size, first, second, counts, total = sums
+        merge = np.eye(members.n_groups)[number]
+        counts, total = counts @ merge, merge.T @ total
         self.mean = first / size[:, None]
         scatter = second - size[:, None, None] * self.mean[:, :, None] * self.mean[:, None, :]
         scale = 1.0 / np.maximum(size - 1.0, 1.0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from zlib import crc32
 
@@ -136,7 +136,7 @@ LEAST_WEIGHT = 1e-12
 def exact_fairness_p_values(
     criteria: Iterable[str | Criterion], variables: Mapping[str, Array], groups: Groups, *,
     random_state: int | np.random.Generator | None = None, ranks: Mapping[str, Ranks] | None = None,
-    run: Callable[..., Iterable[TestResult]] = map,
+    run: Callable[..., Iterable[TestResult]] = map, parts: tuple[Rows, Rows] | None = None,
 ) -> dict[str, TestResult]:  # fmt: skip
     """Q = Uᵀ V⁺ U ~ χ², with U = Σ_c Σ_{i∈c} w_i (a_i − ā_c) ⊗ (f(s_i, y_i) − f̄_c).
 
@@ -171,6 +171,8 @@ def exact_fairness_p_values(
         Those of the variables, where they are known already.
     run : function, default map
         The `map` of a pool tests several criteria at once: kernels release the interpreter lock.
+    parts : (m,) and (J,) arrays, optional
+        Codes of finer groups, and the group that each of these belongs to.
 
     Returns
     -------
@@ -199,7 +201,7 @@ def exact_fairness_p_values(
     if not isinstance(variables, Columns):  # which are complete
         variables = complete(wanted, variables)
     streams = _streams(wanted, rng)
-    rows, members = _usable(groups)
+    rows, members = _usable(groups, parts)
     weight, cluster = groups.weight, groups.cluster
     if cluster is not None and rows is not None:
         cluster = renumber(cluster[rows])
@@ -234,7 +236,7 @@ def _streams(criteria: Iterable[Criterion], rng: np.random.Generator) -> dict[st
     return {c.name: known.get(c.name, first ^ crc32(c.name.encode())) for c in criteria}
 
 
-def _usable(groups: Groups) -> tuple[Mask | None, Members]:
+def _usable(groups: Groups, parts: tuple[Rows, Rows] | None = None) -> tuple[Mask | None, Members]:
     """Leave out rows of no weight, and merge or leave out groups of a handful of rows."""
     rows = None
     if groups.weight is not None:
@@ -272,7 +274,9 @@ def _usable(groups: Groups) -> tuple[Mask | None, Members]:
     ordered = present[np.argsort(counts[present], kind="stable")]
     lookup = np.full(groups.n_groups, -1, dtype=np.intp)
     lookup[ordered] = np.arange(len(ordered))
-    return rows, Members(lookup[target][codes], None, len(ordered), note)
+    number = lookup[target]
+    own = (codes, number) if parts is None or rows is not None else (parts[0], number[parts[1]])
+    return rows, Members(number[codes], None, len(ordered), note, parts=own)
 
 
 @dataclass(frozen=True)
@@ -346,7 +350,9 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
 def _permute(criterion: Criterion, data: _Data, setting: _Tested, seed: int) -> TestResult:
     """The statistic among permutations of the groups within cells, in closed form or drawn."""
     members, where, note = setting.members, setting.where, data.members.note
-    score = Scores(setting.rows, members)
+    # What the groups are made of may have been summed before.
+    once = partial(data.values.derive, f"moments of {criterion.name}", criterion.joint)
+    score = Scores(setting.rows, members, once)
     used = np.sort(np.concatenate(members.directions(score.total.shape[1])))
     covariance, total = score.covariance[np.ix_(used, used)], score.total.ravel()
     statistic, dof = quadratic_form(total[used], covariance)
