@@ -39,11 +39,7 @@ from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, Columns, rank_all
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied, sample_cells
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
-from ..measures.effective import (
-    SharedValuesWarning,
-    check_effective_size,
-    find_shared_values,
-)
+from ..measures.effective import SharedValuesWarning, check_effective_size, find_shared_values
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.exact_tests import TestResult, exact_fairness_p_values
 from ..measures.losses import Loss

@@ -20,12 +20,7 @@ from ..data.sample import Sample, too_many
 from ..data.weights import cluster_sums, degrees_of_freedom
 from .cell_rows import expand_cells, refuse_beside_cells
 from .cells import Cells
-from .effective import (
-    SharedValuesWarning,
-    check_effective_size,
-    find_shared_values,
-    unit_masses,
-)
+from .effective import SharedValuesWarning, check_effective_size, find_shared_values, unit_masses
 from .entropies import Entropies, estimate_entropies, get_estimator, people_effective
 
 # ------------------------------------------------------------------------------------------------
