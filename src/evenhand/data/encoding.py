@@ -286,7 +286,9 @@ def fit_column(
         return Column(name, "number", fill, center, scale, bool(absent.any()))
     text = read_texts(column, absent)
     levels, counts = np.unique(text[~absent].astype(str), return_counts=True)
-    if not codes and len(levels) > MAX_CODES and not _is_declared(column) and _are_numbers(levels):
+    # A user who calls a column a category means it.
+    declared = isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
+    if not codes and len(levels) > MAX_CODES and not declared and _are_numbers(levels):
         raise ColumnError(
             f"Column {quote(name)} holds numbers as text, such as {str(levels[0])!r} and "
             f"{str(levels[1])!r}, "
@@ -306,11 +308,6 @@ def fit_column(
         name, "category", missing=bool(absent.any()),
         levels=tuple(str(levels[k]) for k in kept), other=len(kept) < len(levels),
     )  # fmt: skip
-
-
-def _is_declared(column: Any) -> bool:
-    """Whether the user calls a column a category."""
-    return isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
 
 
 def _are_numbers(levels: NDArray[np.str_]) -> bool:

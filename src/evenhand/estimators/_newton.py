@@ -538,7 +538,10 @@ def fit(functions: Array, cells: Cells, penalty: Array, theta: Array | None = No
 
     chord = Chord(factor)
     end = damped_newton(problem.look, theta, begin, 1.0, lambda _: _ENOUGH, _FIT_STEPS, chord)
-    if large and not (_single_will_do(mass, end.seen.value) and end.decrement):
+    # The Hessian's smallest eigenvalues, 0.05 of a ridge, must stand out from the rounding, about
+    # 1e-6 of its largest, a quarter of the rows; where groups are nearly separated the ridge is all
+    # there is in some directions that matter.
+    if large and not (mass < 20_000 and end.seen.value > 0.2 * mass and end.decrement):
         rough = functions
     chord = Chord(factor)
     end = damped_newton(problem.look, *end[:2], 1.0, lambda _: _ENOUGH, _FIT_STEPS, chord)
@@ -557,15 +560,6 @@ def fit(functions: Array, cells: Cells, penalty: Array, theta: Array | None = No
     entries = Entries(cells.cell, cells.target, cells.single, cells.spread, cells.label)
     losses = left_out_losses(rough, inverse.reshape(q, d, q, d), last.eta, last.prob, entries)
     return Fit(theta, *losses, float(terms), float(squares))
-
-
-def _single_will_do(mass: float, value: float) -> bool:
-    """Whether the Hessian's smallest eigenvalues, 0.05 of a ridge, stand out from the rounding.
-
-    That is about 1e-6 of its largest, a quarter of the rows. Where groups are nearly separated the
-    ridge is all there is in some directions that matter.
-    """
-    return mass < 20_000 and value > 0.2 * mass
 
 
 def _few(q: int, d: int) -> bool:

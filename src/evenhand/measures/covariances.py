@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -96,10 +96,7 @@ class Scores:
     the groups within cells.
     """
 
-    def __init__(
-        self, rows: RowsInCells, members: Members,
-        once: Callable[..., Any] = lambda make, codes: make(),
-    ) -> None:  # fmt: skip
+    def __init__(self, rows: RowsInCells, members: Members, once: Any = lambda f, _: f()) -> None:
         from ..kernels import contrasts as kernels
 
         g = members.n_groups - 1
@@ -249,7 +246,7 @@ class UnitScores:
         if missed:
             covariance += self._unseen(weight)
             less = total[used] @ root_inverse(covariance[np.ix_(used, used)])
-            self.statistic *= float(less @ less) / float(z @ z)
+            self.statistic *= float(less @ less / (z @ z))
 
     @property
     def dof_left(self) -> float:
@@ -346,14 +343,12 @@ class UnitScores:
 
     def _unseen(self, weight: Array) -> Array:
         """What the rows add that may have been missed: a product of scatters of groups and f."""
-        members, usual = self._members, np.zeros(len(weight))
-        rows, mean = np.ones((2, members.n_groups))
-        for k in range(members.n_groups):
-            a = members.column(k)
-            rows[k] = max(a.sum(), 1.0)
-            mean[k] = weight @ a / rows[k]
-            usual += mean[k] * a
-        heavy = mean * np.quantile(weight / usual, 1.0 - 1.0 / rows)
+        members, codes = self._members, self._members.codes
+        if codes is None:
+            codes = np.argmax([members.column(k) for k in range(members.n_groups)], axis=0)
+        rows = np.maximum(np.bincount(codes, minlength=members.n_groups), 1)
+        mean = np.bincount(codes, weight, members.n_groups) / rows
+        heavy = mean * np.quantile(weight / mean[codes], 1.0 - 1.0 / rows)
         own = np.eye(members.n_groups)[:, :-1] - self._share[0]
         f = (self._f.T * np.square(self._plain) / weight) @ self._f
         return np.kron((own.T * np.square(heavy)) @ own, UNSEEN_ROWS / weight.sum() * f)

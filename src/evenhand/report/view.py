@@ -83,18 +83,15 @@ class Table:
 
     def plain(self) -> list[list[str]]:
         """The head and the rows as short text."""
-        out = [[_flatten(cell) for cell in row] for row in [self.heads, *self.rows]]
+        # Each in one line, at its indent.
+        rows = [self.heads, *self.rows]
+        out = [[" " * (len(c) - len(c.lstrip(" "))) + clean(c) for c in row] for row in rows]
         for j in range(len(self.heads)):
             names = list(dict.fromkeys(row[j] for row in self.rows if isinstance(row[j], Name)))
             short = dict(zip(names, short_names(names, self.limit), strict=True))
             for shown, row in zip(out[1:], self.rows, strict=True):
                 shown[j] = short.get(row[j], shown[j])
         return out
-
-
-def _flatten(cell: str) -> str:
-    """One line of text, at its indent."""
-    return " " * (len(cell) - len(cell.lstrip(" "))) + clean(cell)
 
 
 @dataclass(frozen=True)

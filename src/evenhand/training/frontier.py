@@ -78,7 +78,7 @@ def _bracket(evaluate: Callable[[float], Place], seen: dict[float, Place]) -> li
     while weight <= LARGEST:
         seen[weight] = evaluate(weight)
         before, after = seen[kept[-1]], seen[weight]
-        if len(kept) > 1 or _moved(seen[0.0], after):
+        if len(kept) > 1 or np.abs(np.subtract(seen[0.0], after)).max() > MOVED:
             gain = before[0] - after[0]
             if len(kept) > 1 and gain <= GAIN * abs(seen[0.0][0]):
                 break
@@ -111,15 +111,10 @@ def _distance(a: Place, b: Place, extent: Place) -> float:
     return hypot((a[0] - b[0]) / extent[0], (a[1] - b[1]) / extent[1])
 
 
-def _moved(a: Place, b: Place) -> bool:
-    return max(abs(a[0] - b[0]), abs(a[1] - b[1])) > MOVED
-
-
 def _longest_gap(kept: list[float], seen: dict[float, Place]) -> float | None:
     """The weight that halves the longest gap worth halving."""
     extent = _extent(kept, seen)
-    longest, gap = SHORTEST, None
-    total = 0.0
+    longest, total, gap = SHORTEST, 0.0, None
     for low, high in pairwise(kept):
         length = _distance(seen[low], seen[high], extent)
         total += length
