@@ -101,7 +101,8 @@ def _bucket(x, center, inverse):
 def _scale(values):
     """Center of the buckets and one over their scale."""
     low, center, high = np.quantile(values, (0.25, 0.5, 0.75)) if len(values) else (0.0, 0.0, 0.0)
-    return center, 1.0 / (high - low) if high > low else 1.0
+    # Below 1e-300 the inverse would be infinite.
+    return center, 1.0 / max(high - low, 1e-300) if high > low else 1.0
 
 
 def _buckets(values, center, inverse):
