@@ -139,7 +139,7 @@ class FusedPasses(Passes):
     def _moments(self, weights: Array) -> Tensor:
         """Moments of the blocks (k, l ≤ k) of the Hessian, in plain PyTorch, for many groups."""
         b, basis, free = self.batch, self.basis, len(weights)
-        t, _ = bounded((self.s.float() - self.center[0]) * self.center[1], self.limit)
+        t = bounded((self.s.float() - self.center[0]) * self.center[1], self.limit)
         m = [torch.ones_like(t), t]
         if basis.n_variables == 2:
             assert b.target is not None

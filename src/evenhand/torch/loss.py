@@ -363,7 +363,7 @@ class FairnessLoss(nn.Module):
         if target is None:
             return batch, entropy, entropy
         mean, inverse = standardizer(target, batch)
-        seen = bounded((target.to(dtype) - mean) * inverse, self._limit)[0]
+        seen = bounded((target.to(dtype) - mean) * inverse, self._limit)
         batch = replace(batch, target=seen)
         if self.criterion.given == ("s",):
             return batch, 0.0, entropy

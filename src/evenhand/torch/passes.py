@@ -21,6 +21,7 @@ from .._core.arrays import Array
 from ..estimators._newton import assemble_hessian, cold_start, damped_newton, penalty, solve
 from ..estimators.logistic import evaluate, newton
 from ..kernels import Rows, get_kernels
+from ..kernels import standardizer as standardize
 from ..kernels.basis import Basis
 
 # As in `kernels.standardizer`: a spread at the level of rounding in the mean is no spread.
@@ -131,6 +132,10 @@ def standardizer(values: Tensor, batch: Batch) -> tuple[float, float]:
     In float64: squares of scores in units of 1e±30 leave the range of float32.
     """
     x = values.double()
+    if x.device.type == "cpu":
+        weight = np.empty(0) if batch.weight is None else batch.weight.double().numpy()
+        center, inverse = standardize(x.numpy(), weight)
+        return center, inverse * (_ROUNDING.get(values.dtype, 1e-6) * abs(center) * inverse < 1.0)
     if batch.weight is None:
         variance, mean = torch.var_mean(x, correction=0)
     else:
@@ -270,12 +275,9 @@ class Classifier:
 #     Hessian Σ ω (diag p − ppᵀ) ⊗ φφᵀ
 
 
-def bounded(z: Tensor, limit: float | None) -> tuple[Tensor, Tensor]:
-    """t = c·tanh(z/c) and dt/dz; z itself and 1 without a limit."""
-    if limit is None:
-        return z, torch.ones_like(z)
-    share = torch.tanh(z / limit)
-    return limit * share, 1.0 - share * share
+def bounded(z: Tensor, limit: float | None) -> Tensor:
+    """t = c·tanh(z/c); z itself without a limit."""
+    return z if limit is None else limit * torch.tanh(z / limit)
 
 
 class Passes(ABC):
@@ -365,32 +367,31 @@ class Passes(ABC):
 class HostPasses(Passes):
     """On the CPU, by the compiled kernels of the classifiers, in float64."""
 
-    def __init__(
-        self, basis: Basis, s: Tensor, center: tuple[float, float], limit: float | None,
-        batch: Batch,
-    ):  # fmt: skip
-        super().__init__(basis, s, center, limit, batch)
-        self._z = (s.double() - center[0]) * center[1]
-        t, self._steep = bounded(self._z, limit)
-        if not bool(torch.isfinite(t).all()):
-            raise NoDescent
+    def __init__(self, basis: Basis, s: Tensor, *rest: Any):
+        super().__init__(basis, s, *rest)
+        center, limit, batch = self.center, self.limit, self.batch
         self._known = known = batch.known
 
         def column(values: Tensor | None) -> Any:
             if values is None:
                 return np.empty(0)
-            return (values if known is None else values[known]).numpy()
+            return (values if known is None else values[known]).contiguous().numpy()
 
+        self._own = x = column(s.double())
+        self._slopes: Any = None
+        t = get_kernels().bound_scores(x, *center, limit) if limit else (x - center[0]) * center[1]
+        if not (math.isfinite(center[0]) and np.isfinite(t).all()):
+            raise NoDescent
         codes = column(batch.codes).astype(np.uint8 if batch.n_groups <= 256 else np.int64)
         self._rows = Rows(
-            column(t), column(batch.target if basis.n_variables == 2 else None), codes,
-            np.empty((0, 0)), column(batch.weight), batch.shares,
-             np.array([0.0, 1.0, 0.0, 1.0]), moves=False,
+            t, column(batch.target if basis.n_variables == 2 else None), codes, np.empty((0, 0)),
+            column(batch.weight), batch.shares, np.array([0.0, 1.0, 0.0, 1.0]), moves=False,
         )  # fmt: skip
 
     def find_optimum(self, kappa: float, start: Array | None) -> Optimum:
         weights = newton(self._rows, self.basis, kappa, start=start).weights
-        return Optimum(evaluate(self._rows, self.basis, weights, kappa)[0], weights)
+        value, self._slopes = evaluate(self._rows, self.basis, weights, kappa, self.n_known)
+        return Optimum(value, weights)
 
     def sums(self, weights: Array, curved: bool) -> Tensor:
         parts = get_kernels().logistic_pass(self._rows, self.basis, weights, curved)[: 2 + curved]
@@ -399,13 +400,12 @@ class HostPasses(Passes):
     def gradient(
         self, weights: Array, scale: float, upstream: Tensor, out: Tensor | None
     ) -> Tensor:
-        finish = (1.0, 0.0, 0.0)
-        slopes = get_kernels().logistic_pass(self._rows, self.basis, weights, False, finish)[3]
-        h, batch = torch.from_numpy(slopes), self.batch
+        slopes, self._slopes = self._slopes, None  # once: they are changed in place
+        if slopes is None:
+            slopes = evaluate(self._rows, self.basis, weights, 0.0, self.n_known)[1]
+        limit = self.limit or math.inf
+        get_kernels().unbound_gradient(self._rows, self._own, *self.center, limit, slopes)
+        h = torch.from_numpy(slopes).mul_(upstream.double() * scale)
         if self._known is not None:
-            h = torch.zeros_like(self._z).masked_scatter(self._known, h)
-        h = h * self._steep
-        taken = (h.sum() + (h @ self._z) * self._z) / self.n_known
-        h -= taken if batch.weight is None else batch.weight * taken
-        h *= upstream.double() * (scale * self.center[1])
+            h = torch.zeros(len(self.s), dtype=h.dtype).masked_scatter(self._known, h)
         return h if out is None else out + h
