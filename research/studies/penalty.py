@@ -22,14 +22,11 @@ import numpy as np
 from common import (
     ALPHA,
     BLACK,
-    BLUE,
     GRAY,
-    GREEN,
     ORANGE,
     PINK,
     RED,
     SEED,
-    SKY,
     Setting,
     load,
     measure,
@@ -50,9 +47,9 @@ WEIGHTS = (0.0, *(float(f"{v:.4g}") for v in np.geomspace(0.2, 100, 13)))
 SETTINGS: dict[str, tuple[str, Any, str, str]] = {
     "LSPC, published": ("lspc", "published", "auto", RED),
     "LSPC, penalty 0.001": ("lspc", 1e-3, "auto", GRAY),
-    "LSPC, penalty 100": ("lspc", 100, "auto", SKY),
-    "LSPC, penalty 300": ("lspc", 300, "auto", BLUE),
-    "LSPC, penalty 1000": ("lspc", 1000, "auto", GREEN),
+    "LSPC, penalty 100": ("lspc", 100, "auto", GRAY),
+    "LSPC, penalty 300": ("lspc", 300, "auto", GRAY),
+    "LSPC, penalty 1000": ("lspc", 1000, "auto", GRAY),
     "LSPC, auto": ("lspc", "auto", "auto", ORANGE),
     "logistic, raw scores": ("logistic", "auto", "raw", PINK),
     "logistic, bounded scores": ("logistic", "auto", "tanh", BLACK),
@@ -144,22 +141,22 @@ def draw_paths(setting: Setting, rows: list[Row]) -> None:
     figure, axes = new_figure(len(datasets), 2, 11.0, 3.6 * len(datasets) + 0.3)
     for line, dataset in zip(axes, datasets, strict=True):
         for axis, criterion in zip(line, CRITERIA, strict=True):
-            for name, (*_, color) in SETTINGS.items():
-                for continued, dash in ((0, "-"), (1, ":")):
-                    path = [
-                        (r["value"], r["r2"])
-                        for r in rows
-                        if r["dataset"] == dataset
-                        and r["criterion"] == criterion
-                        and r["setting"] == name
-                        and r["continued"] == continued
-                    ]
-                    if path:
-                        label = name + (", continued" if continued else "")
-                        axis.plot(
-                            *np.transpose(path), color=color, linestyle=dash, marker="o",
-                            markersize=3, linewidth=1.3, label=label,
-                        )  # fmt: skip
+            # Gray lines lie behind the others and share one name; of paths that are continued the
+            # published one is shown.
+            shown = sorted(SETTINGS, key=lambda name: SETTINGS[name][-1] != GRAY)
+            for name, continued in [*((n, 0) for n in shown), ("LSPC, published", 1)]:
+                key = {"dataset": dataset, "criterion": criterion, "setting": name}
+                path = [(r["value"], r["r2"]) for r in rows
+                        if r | key == r and int(r["continued"]) == continued]  # fmt: skip
+                if path:
+                    color = SETTINGS[name][-1]
+                    label = "LSPC, fixed penalties" if color == GRAY else name
+                    axis.plot(
+                        *np.transpose(path), color=color, linestyle=":" if continued else "-",
+                        marker="o", markersize=2 if color == GRAY else 3,
+                        linewidth=0.8 if color == GRAY else 1.3,
+                        label=label + (", continued" if continued else ""),
+                    )  # fmt: skip
             base = max(r["value"] for r in rows if r["dataset"] == dataset
                        and r["criterion"] == criterion and r["strength"] == 0)  # fmt: skip
             top = max(r["r2"] for r in rows if r["dataset"] == dataset)
@@ -168,7 +165,9 @@ def draw_paths(setting: Setting, rows: list[Row]) -> None:
             axis.set_xlabel(f"{criterion} by auto, held out")
             axis.set_title(f"{titles[dataset]}, trained for {criterion}", fontsize=9)
         line[0].set_ylabel("R², held out")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize=8.5)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))
+    figure.legend(named.values(), named, loc="outside lower center", ncols=3, fontsize=8.5)
     save_figure(setting, figure, "penalty")
 
 
