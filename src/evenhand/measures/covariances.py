@@ -243,7 +243,7 @@ class UnitScores:
         else:
             skewed = z + np.clip(third, -1.0, 1.0) * (2.0 * z * z + 1.0) / 6.0
             self.statistic = float(np.minimum(z * z, skewed * skewed).sum())
-        if missed:
+        if missed and self.statistic:
             covariance += self._unseen(weight)
             less = total[used] @ root_inverse(covariance[np.ix_(used, used)])
             self.statistic *= float(less @ less / (z @ z))
